@@ -1,10 +1,9 @@
-// See damaged_kinds.h.
+// Kinds of which a record is damaged: what is left of them, and how a pool goes on.
 //
 // A kind is damaged where a record is that its memory is read from now. What is whole of it is its
 // memory as of an older generation. To recover is to write that one again, as tables with the
 // visits of the open generation: the next reader begins there, and what was damaged is read only as
 // of states that had it.
-#include "damaged_kinds.h"
 #include "commit.h"
 #include "events.h"
 #include "kind_heads.h"

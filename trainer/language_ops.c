@@ -1,18 +1,12 @@
 // A trainer of a language model: batches of tokens, gates that decide who fires, and a reservoir of
-// the past.
+// the past. What it does differently from one of a layer.
 #include "batch.h"
-#include "boundary_commands.h"
-#include "generations.h"
-#include "kind_memories.h"
+#include "boundary.h"
 #include "memory_lane.h"
-#include "memory_step.h"
-#include "recognition.h"
-#include "stream.h"
-#include "trainer_internal.h"
+#include "room.h"
 
-#include <math.h>
+#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
@@ -38,91 +32,35 @@ static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
     return reef_memory_lane_new(&trainer->memory.lane, config, err);
 }
 
-static reef_status start_language_gating(reef_trainer *trainer, reef_error *err) {
-    reef_status status = reef_batch_reserve(trainer, trainer->network.generation_count, err);
-    if (status == REEF_OK) status = reef_gating_init(&trainer->net.gating, &trainer->network, err);
-    return status;
+static reef_status check_language_seal(const reef_trainer *trainer, reef_error *err) {
+    if (trainer->generation_step == 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "generation %" PRIu32
+                         " is open and has trained nothing yet; there is nothing to seal",
+                         reef_open_generation(trainer)->info.generation);
+    return reef_room_for_generation(trainer) ? REEF_OK : reef_room_fail(trainer, err);
 }
 
-static reef_status load_language_state(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    reef_status status = reef_reservoir_load(txn, &trainer->net.reservoir, err);
-    reef_memory_step_refresh_stats(trainer);
-    if (status == REEF_OK) reef_kind_read_facts(trainer, txn);
-    return status;
-}
-
-static void release_language(reef_trainer *trainer) {
-    reef_activations_release(&trainer->net.acts);
-    reef_reservoir_release(&trainer->net.reservoir);
-    reef_kinds_release(trainer);
-    reef_recognition_release(trainer);
-    reef_gating_release(&trainer->net.gating);
-    free(trainer->batch.tokens);
-    free(trainer->batch.targets);
-    free(trainer->batch.fire);
-    free(trainer->batch.weight);
-    free(trainer->batch.margins);
-    free(trainer->batch.reading);
-    free(trainer->memory.bits);
-    free(trainer->memory.losses);
-    reef_memory_lane_free(trainer->memory.lane);
-}
-
-// Deferred batches wait among the pending bytes. What was decided about them is not part of a
-// commit, so after a restart they are decided again; a change of the model does the same here, or
-// the two histories would train different batches.
-static reef_status reset_language_lookahead(reef_trainer *trainer, reef_error *err) {
-    (void)err;
+static reef_status seal_language(reef_trainer *trainer,
+                                 reef_dtype dtype,
+                                 reef_sealing *out,
+                                 reef_error *err) {
+    const reef_opening opening = {.reason = "command", .side = trainer->network.config.side_new};
+    reef_sealing sealing;
+    reef_status status = reef_trainer_pin(trainer, err); // passes measure, and fit the gate
+    if (status == REEF_OK) status = check_language_seal(trainer, err);
+    if (status != REEF_OK) return status;
+    // What was deferred trains the new generation first. What was decided about it is in no commit,
+    // so it is decided again after a restart; here as well, or the two would train other batches.
     trainer->stream.deferred_batches = 0;
-    return REEF_OK;
-}
-
-static reef_status put_language_state(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    reef_status status = reef_kinds_put_visits(trainer, txn, err);
-    return status == REEF_OK ? reef_reservoir_put(txn, &trainer->net.reservoir, err) : status;
-}
-
-static void language_committed(reef_trainer *trainer) {
-    reef_generations_committed(trainer);
-    reef_kinds_note_commit(trainer);
-    if (trainer->net.reservoir.slots > 0)
-        memset(trainer->net.reservoir.dirty, 0, trainer->net.reservoir.slots);
-}
-
-static reef_status check_language_grow(const reef_trainer *trainer, reef_error *err) {
-    (void)trainer, (void)err; // between two steps nothing depends on its size
-    return REEF_OK;
-}
-
-static void language_grown(reef_trainer *trainer) {
-    (void)trainer; // activations grow by themselves at the next forward pass
-}
-
-// What people see are losses with the memory's help.
-static void describe_language(const reef_trainer *trainer, reef_trainer_status *out) {
-    out->bits_per_byte = reef_recent_losses_median(&trainer->stream.recent);
-    if (trainer->network.config.context_memory == 0) return;
-    reef_memory_step_describe(trainer, out);
-    out->last_bits_per_byte =
-        trainer->stream.recent.count > 0 ? trainer->memory.last_bits : (double)NAN;
+    status = reef_growth_boundary(trainer, &opening, dtype, &sealing, err);
+    if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
+    if (status == REEF_OK && out != NULL) *out = sealing;
+    return status;
 }
 
 const reef_trainer_ops reef_language_ops = {
     .allocate = allocate_language,
-    .first_generation = reef_generations_first,
-    .load_generations = reef_generations_load,
-    .start_gating = start_language_gating,
-    .load_state = load_language_state,
-    .release = release_language,
-    .pin = reef_generations_pin,
-    .push = reef_stream_push,
-    .reset_lookahead = reset_language_lookahead,
-    .put_generations = reef_generations_put,
-    .put_state = put_language_state,
-    .committed = language_committed,
-    .seal_check = reef_language_seal_check,
-    .seal = reef_language_seal,
-    .grow_check = check_language_grow,
-    .grown = language_grown,
-    .describe = describe_language,
+    .seal_check = check_language_seal,
+    .seal = seal_language,
 };

@@ -8,12 +8,11 @@
 //
 // The first snapshots hold no moments. A language model then continues with a new optimiser state,
 // without windows of the stream that the snapshot has not seen.
+#include "commit.h"
 #include "loss_history.h"
 #include "reef_fail_point.h"
 #include "reef_push_journal.h"
 #include "reef_snapshot.h"
-#include "trainer_internal.h"
-#include "trainer_state.h"
 
 #include <inttypes.h>
 #include <stdio.h>

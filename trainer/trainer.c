@@ -1,17 +1,20 @@
-// The one writer of a pool: the public handle over stream, steps and growth, how it is opened and
-// closed.
+// The one writer of a pool: the public handle over stream, steps and growth; how it is opened and
+// closed, and its status.
 #include "checkpoint.h"
-#include "damaged_kinds.h"
+#include "commit.h"
 #include "divided.h"
 #include "kind_heads.h"
+#include "kind_memories.h"
+#include "layer_internal.h"
+#include "memory_lane.h"
 #include "net_return.h"
+#include "recognition.h"
 #include "reef_kernels.h"
 #include "reef_system.h"
-#include "trainer_internal.h"
-#include "trainer_state.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const reef_trainer_ops *const KINDS[] = {
@@ -138,13 +141,15 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     if (status == REEF_OK) status = check_divided(trainer, err);
     if (status == REEF_OK) status = choose_open_max(trainer, err);
     if (status == REEF_OK) status = reef_trainer_allocate(trainer, err);
-    // The order is that of dependence: gates need generations, the state needs gates, the kind's
-    // own records need the state.
-    if (status == REEF_OK) status = trainer->ops->load_generations(trainer, txn, err);
+    // The order is that of dependence: gates need generations, the state needs gates, and memories
+    // of kinds the state.
+    if (status == REEF_OK) status = reef_generations_load(trainer, txn, err);
     status = load_together(trainer, txn, status, err);
-    if (status == REEF_OK) status = trainer->ops->start_gating(trainer, err);
+    if (status == REEF_OK) status = reef_generations_start_gates(trainer, err);
     if (status == REEF_OK) status = reef_state_load(trainer, txn, err);
-    if (status == REEF_OK) status = trainer->ops->load_state(trainer, txn, err);
+    if (status == REEF_OK) status = reef_reservoir_load(txn, &trainer->net.reservoir, err);
+    if (status == REEF_OK) reef_open_kind_refresh_stats(trainer);
+    if (status == REEF_OK) reef_kind_read_facts(trainer, txn);
     if (status == REEF_OK && !trainer->options.recovers_kinds)
         status = reef_kinds_check(trainer, txn, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &trainer->last_commit, err);
@@ -184,8 +189,22 @@ reef_status reef_trainer_open(reef_trainer **out,
 void reef_trainer_close(reef_trainer *trainer) {
     if (trainer == NULL) return;
     reef_state_forget_history(trainer);
-    // The kind is unknown if the configuration could not be read.
-    if (trainer->ops != NULL) trainer->ops->release(trainer);
+    // Each accepts zeros: of a layer most were never made, and opening may have failed anywhere.
+    reef_memory_lane_free(trainer->memory.lane); // its thread learns a generation's memory
+    reef_activations_release(&trainer->net.acts);
+    reef_reservoir_release(&trainer->net.reservoir);
+    reef_kinds_release(trainer);
+    reef_recognition_release(trainer);
+    reef_gating_release(&trainer->net.gating);
+    reef_layer_free(trainer->layer);
+    free(trainer->batch.tokens);
+    free(trainer->batch.targets);
+    free(trainer->batch.fire);
+    free(trainer->batch.weight);
+    free(trainer->batch.margins);
+    free(trainer->batch.reading);
+    free(trainer->memory.bits);
+    free(trainer->memory.losses);
     reef_residency_release(&trainer->net.residency);
     reef_network_release(&trainer->network);
     reef_thread_pool_free(trainer->workers);
@@ -197,4 +216,78 @@ void reef_trainer_close(reef_trainer *trainer) {
     free(trainer->unstored.points);
     free(trainer->unstored.events);
     free(trainer);
+}
+
+// ---- status -------------------------------------------------------------------------------------
+
+// What was seen of a memory, and of now what costs nothing. memory  NULL: it is not loaded
+static void describe_memory(reef_memory_status *out,
+                            const reef_memory *memory,
+                            const reef_memory_stats *seen,
+                            uint64_t bytes_max) {
+    *out = (reef_memory_status){.stats = *seen};
+    if (memory != NULL) {
+        out->stats.learned_bytes = reef_memory_learned_bytes(memory);
+        reef_memory_inputs(memory, out->shares, out->hits);
+    }
+    out->stats.bytes_max = bytes_max;
+}
+
+// Of a kind that came back nothing is loaded before it is learned, by a daemon that began just now
+// for example.
+static void describe_kind(const reef_trainer *trainer, uint32_t kind, reef_memory_status *out) {
+    reef_memory_stats seen = trainer->memory.stats;
+    const reef_memory *memory =
+        kind == reef_open_kind(trainer) ? reef_open_kind_memory(trainer) : NULL;
+    if (memory == NULL) memory = reef_kind_view_loaded(trainer, kind, &seen);
+    describe_memory(out, memory, &seen, trainer->network.config.context_memory);
+}
+
+static uint64_t experts_of(const reef_trainer *trainer, const reef_generation *generation) {
+    uint64_t count = 0;
+    for (uint32_t l = 0; l < trainer->network.config.layers; l++)
+        count += generation->expert_tables[l].expert_count;
+    return count;
+}
+
+void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *out) {
+    const reef_generation *open = reef_open_generation(trainer);
+    *out = (reef_trainer_status){
+        .step = trainer->step,
+        .stream_bytes = trainer->stream_bytes,
+        .pending_bytes = trainer->stream.pending_bytes,
+        .not_learned_bytes = trainer->stream.not_learned_bytes,
+        .learns_all = trainer->store != NULL && reef_learns_all(&trainer->network.config),
+        .visited_bytes = trainer->kinds.visited_bytes,
+        .generation = open->info.generation,
+        .generation_step = trainer->generation_step,
+        .opened_at = open->info.opened_at,
+        .bits_per_byte = reef_recent_losses_median(&trainer->stream.recent),
+        .last_bits_per_byte = trainer->net.last_bits,
+        .learning_rate = (double)trainer->net.learning_rate,
+        .dirty_since_step = trainer->step - trainer->committed_step,
+        .seconds_forward = trainer->seconds.forward,
+        .seconds_backward = trainer->seconds.backward,
+        .seconds_router = trainer->net.acts.seconds_router,
+        .seconds_experts = trainer->net.acts.seconds_experts,
+        .seconds_update = trainer->seconds.update + trainer->net.acts.seconds_update,
+        .seconds_commit = trainer->seconds.commit,
+    };
+    out->kind =
+        reef_recognises_by_contexts(trainer) ? trainer->kinds.current : open->info.generation;
+    snprintf(out->kind_name, sizeof(out->kind_name), "%s",
+             reef_kind_names_of(&trainer->kinds.names, out->kind));
+    // Counted instead of kept: generations come, go and grow.
+    for (size_t g = 0; g < trainer->network.generation_count; g++) {
+        out->kinds += reef_generation_begins_kind(&trainer->network.generations[g]->info);
+        out->experts += experts_of(trainer, trainer->network.generations[g]);
+    }
+    out->experts_open = experts_of(trainer, open);
+    if (trainer->network.config.context_memory == 0) return;
+    describe_kind(trainer, reef_open_kind(trainer), &out->memory);
+    out->kind_memory = out->memory;
+    if (out->kind != reef_open_kind(trainer)) describe_kind(trainer, out->kind, &out->kind_memory);
+    // What people see are losses with the memory's help.
+    out->last_bits_per_byte =
+        trainer->stream.recent.count > 0 ? trainer->memory.last_bits : (double)NAN;
 }

@@ -1,14 +1,13 @@
 // The state of the trainer as one transaction: a commit, what goes before it, a snapshot along with
 // it.
 #include "commit.h"
-#include "epoch.h"
 #include "events.h"
-#include "pool_bound.h"
+#include "kind_memories.h"
 #include "reef_fail_point.h"
 #include "reef_pool_check.h"
 #include "reef_snapshot.h"
-#include "trainer_internal.h"
-#include "trainer_state.h"
+
+#include <string.h>
 
 static reef_status write_all(reef_trainer *trainer,
                              reef_txn *txn,
@@ -16,8 +15,9 @@ static reef_status write_all(reef_trainer *trainer,
                              reef_error *err) {
     // The order is that of the reader's trust: generations first, then what refers to them. Within
     // one transaction it matters only to the fail points, where tests kill the process.
-    reef_status status = trainer->ops->put_generations(trainer, txn, unix_ms, err);
-    if (status == REEF_OK) status = trainer->ops->put_state(trainer, txn, err);
+    reef_status status = reef_generations_put(trainer, txn, unix_ms, err);
+    if (status == REEF_OK) status = reef_kinds_put_visits(trainer, txn, err);
+    if (status == REEF_OK) status = reef_reservoir_put(txn, &trainer->net.reservoir, err);
     REEF_FAIL_POINT(COMMIT_MODEL);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
     REEF_FAIL_POINT(COMMIT_STATE);
@@ -32,7 +32,10 @@ static reef_status write_all(reef_trainer *trainer,
 
 // Nothing is dirty any more.
 static void settle(reef_trainer *trainer, const reef_commit *commit) {
-    trainer->ops->committed(trainer);
+    reef_generations_committed(trainer);
+    reef_kinds_note_commit(trainer);
+    if (trainer->net.reservoir.slots > 0)
+        memset(trainer->net.reservoir.dirty, 0, trainer->net.reservoir.slots);
     reef_state_forget_history(trainer);
     trainer->committed_step = trainer->step;
     trainer->last_commit = *commit;
@@ -106,12 +109,13 @@ static reef_status write_commit(reef_trainer *trainer,
     return reef_fail(err, status, "%s", found.message);
 }
 
-// No transaction of ours may hold the map while the writer needs to enlarge it.
-reef_status reef_trainer_commit_with(reef_trainer *trainer,
-                                     const char *snapshot_name,
-                                     reef_snapshot *snapshot,
-                                     reef_commit *out,
-                                     reef_error *err) {
+// A commit, and in the same transaction a snapshot where it has a name. No transaction of ours may
+// hold the map while the writer needs to enlarge it.
+static reef_status commit_with(reef_trainer *trainer,
+                               const char *snapshot_name,
+                               reef_snapshot *snapshot,
+                               reef_commit *out,
+                               reef_error *err) {
     reef_residency_unpin(&trainer->net.residency);
     reef_status status = write_commit(trainer, NULL, NULL, snapshot_name, snapshot, out, err);
     // The commit stands, whatever happens to the rows: their next reader locates them again, and
@@ -129,7 +133,7 @@ reef_status reef_trainer_commit_after(reef_trainer *trainer,
 }
 
 reef_status reef_trainer_commit(reef_trainer *trainer, reef_commit *out, reef_error *err) {
-    return reef_trainer_commit_with(trainer, NULL, NULL, out, err);
+    return commit_with(trainer, NULL, NULL, out, err);
 }
 
 // ---- snapshots ----------------------------------------------------------------------------------
@@ -145,7 +149,7 @@ reef_status reef_trainer_snapshot(reef_trainer *trainer,
     // commit it names is the state it holds.
     reef_status status = reef_trainer_commit(trainer, NULL, err);
     if (status == REEF_OK)
-        status = reef_trainer_commit_with(trainer, name, out == NULL ? &unused : out, NULL, err);
+        status = commit_with(trainer, name, out == NULL ? &unused : out, NULL, err);
     if (status != REEF_OK) return status;
     REEF_FAIL_POINT(SNAPSHOT_COMMITTED);
     // Logged only now: a refused name causes no event.

@@ -1,5 +1,12 @@
-// See epoch.h.
-#include "epoch.h"
+// A commit that all ranks make, an epoch. It counts when rank 0 has made it, which does so last:
+//
+//   every rank   write everything, compute the root, compare it with the others'
+//   ranks 1 ..   make it durable, then say so
+//   rank 0       hear that from all, then make it durable
+//
+// So a rank that is ahead of rank 0 after a crash is ahead by one commit, the last thing that it
+// wrote, and steps back (reef_store_step_back); no rank is ever behind.
+#include "commit.h"
 #include "divided.h"
 
 #include <inttypes.h>

@@ -1,9 +1,12 @@
-// See pool_bound.h.
-#include "pool_bound.h"
+// Old states are given up: on command between two commits of training, and with a commit where a
+// pool takes more than it may.
+#include "commit.h"
+#include "divided.h"
 #include "events.h"
 #include "reef_states.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #define TARGET_SHARE 10 // pruned until this part of the bound is free, so that it is not done often
 
@@ -11,6 +14,21 @@ void reef_trainer_set_pool_max(reef_trainer *trainer, uint64_t bytes) {
     trainer->options.pool_max = bytes;
     trainer->over_reported = false;
 }
+
+static reef_status report_pruned(reef_trainer *trainer,
+                                 uint32_t keep_last,
+                                 const reef_pruning *done,
+                                 uint64_t bound, // that it was done for; 0: on command
+                                 reef_error *err) {
+    char because[48] = "";
+    if (bound > 0) snprintf(because, sizeof(because), ", \"pool_max\": %" PRIu64, bound);
+    return reef_state_event(trainer, err, "prune",
+                            "\"keep_last\": %" PRIu32 ", \"states\": %" PRIu32
+                            ", \"visits\": %" PRIu64 ", \"bytes\": %" PRIu64 "%s",
+                            keep_last, done->states, done->visits, done->bytes, because);
+}
+
+// ---- where a pool takes too much ----------------------------------------------------------------
 
 static reef_status would_free(reef_txn *txn, uint32_t keep_last, uint64_t *bytes, reef_error *err) {
     reef_pruning would;
@@ -55,11 +73,10 @@ static bool is_shared(const reef_trainer *trainer) {
 static uint64_t largest_of_all(const reef_trainer *trainer, uint64_t bytes) {
     reef_ranks *ranks = trainer->options.ranks;
     uint64_t each[REEF_RANKS_MAX];
-    const reef_ranks_array sizes = {each, sizeof(*each), sizeof(*each)};
     if (!is_shared(trainer)) return bytes;
     each[reef_ranks_rank(ranks)] = bytes;
     reef_ranks_set_part(ranks, REEF_RANKS_COMMIT);
-    reef_ranks_gather(ranks, reef_ranks_count(ranks), 1, &sizes);
+    reef_divided_tell(ranks, each, sizeof(*each));
     reef_ranks_set_part(ranks, REEF_RANKS_STEP);
     for (size_t r = 0; r < reef_ranks_count(ranks); r++)
         if (each[r] > bytes) bytes = each[r];
@@ -96,11 +113,40 @@ reef_status reef_pool_bound(reef_trainer *trainer, reef_txn *txn, uint64_t bytes
     if (status == REEF_OK && keep_last > 0)
         status = reef_states_prune(txn, keep_last, false, &done, err);
     if (status == REEF_OK && done.visits > 0)
-        status = reef_state_event(trainer, err, "prune",
-                                  "\"keep_last\": %" PRIu32 ", \"states\": %" PRIu32
-                                  ", \"visits\": %" PRIu64 ", \"bytes\": %" PRIu64
-                                  ", \"pool_max\": %" PRIu64,
-                                  keep_last, done.states, done.visits, done.bytes, bound);
+        status = report_pruned(trainer, keep_last, &done, bound, err);
     uint64_t left = largest_of_all(trainer, bytes - done.bytes);
     return status == REEF_OK && left > bound ? report_over(trainer, left, err) : status;
+}
+
+// ---- on command ---------------------------------------------------------------------------------
+
+typedef struct pruning {
+    uint32_t keep_last;
+    reef_pruning *out;
+} pruning;
+
+static reef_status prune(void *context, reef_txn *txn, reef_error *err) {
+    const pruning *p = context;
+    return reef_states_prune(txn, p->keep_last, false, p->out, err);
+}
+
+static reef_status count_prunable(const reef_trainer *trainer, const pruning *p, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_states_prune(txn, p->keep_last, true, p->out, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+reef_status reef_trainer_prune(
+    reef_trainer *trainer, uint32_t keep_last, bool dry_run, reef_pruning *out, reef_error *err) {
+    pruning p = {keep_last, out};
+    reef_status status = count_prunable(trainer, &p, err);
+    if (status != REEF_OK || dry_run || out->visits == 0) return status;
+    size_t events = trainer->unstored.event_count;
+    status = report_pruned(trainer, keep_last, out, 0, err);
+    if (status == REEF_OK) status = reef_trainer_commit_after(trainer, prune, &p, err);
+    if (status == REEF_OK) (void)!reef_trainer_repin(trainer, NULL); // as in commit.c
+    if (status != REEF_OK) reef_state_drop_events(trainer, events);
+    return status;
 }

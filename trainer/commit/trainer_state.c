@@ -12,22 +12,19 @@
 //  "current_kind", "levels": [[kind, pieces, mean, deviation]]    where contexts decide, see
 //  recognition.h
 //  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only,
-//  see marker_line.h
+//  see marker_line.c
 //  "sources": [{"name", "cursor"}],
 //  "gates": [{"mean", "count", "context": [newest token first]}]}     one gate per generation, of
 //  the carry's start;
 //                                             "surprise" of the next byte as well where the gate
 //                                             reads losses
-#include "trainer_state.h"
 #include "as_of.h"
+#include "commit.h"
 #include "events.h"
 #include "kind_memories.h"
 #include "loss_history.h"
 #include "recognition.h"
 #include "reef_json_build.h"
-#include "trainer_internal.h"
-
-#include <jansson.h>
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,5 @@
 // What happened to the pool, as JSON lines that the next commit writes to the timeline.
 #include "events.h"
-#include "as_of.h"
 #include "trainer_internal.h"
 
 #include <inttypes.h>
@@ -9,14 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *err) {
-    reef_key key = reef_state_key(generation, "state");
-    reef_status status = reef_record_delete(txn, &key, err);
-    if (status != REEF_OK) return status;
-    key = reef_state_key(generation, "carry");
-    return reef_record_delete(txn, &key, err);
-}
 
 void reef_state_drop_events(reef_trainer *trainer, size_t count) {
     while (trainer->unstored.event_count > count)

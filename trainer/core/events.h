@@ -4,8 +4,6 @@
 
 #include "trainer_internal.h"
 
-REEF_MUST_CHECK reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *err);
-
 /** Record an event: `fields` is printf-formatted JSON members after the common ones, or "". */
 REEF_MUST_CHECK reef_status
 reef_state_event(reef_trainer *trainer, reef_error *err, const char *event, const char *fields, ...)

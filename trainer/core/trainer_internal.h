@@ -1,7 +1,7 @@
 // The inside of a reef_trainer. What works on it stands in the trainer's folders:
 //
 //   (here)       opening, status, operations: seal, prune, name and merge kinds
-//   core         batches of windows, losses, optimiser, events; trainer_ops.h
+//   core         generations, batches of windows, losses, optimiser, events
 //   step         one batch: forward, backward, optimiser; a memory beside it
 //   stream       accepted bytes: recognised as of a kind, deferred, learned
 //   growth       boundaries: seal, open, grow, nets that return; gates
@@ -19,17 +19,48 @@
 #include "gating.h"
 #include "generation.h"
 #include "kind_names.h"
-#include "marker_line.h"
 #include "prequential.h"
-#include "recent_losses.h"
 #include "reef_pool_check.h"
+#include "reef_trainer.h"
 #include "reservoir.h"
 #include "residency.h"
-#include "trainer_ops.h"
 #include "visit_log.h"
 
 #define REEF_RETAIN_WINDOWS 1     // of old data behind those of a batch, where a gate leaks
 #define REEF_RETAIN_CANDIDATES 32 // reservoir windows tested per step to find one that leaks
+
+/**
+ * What a trainer does differently for each kind of model: a language model (language_ops.c) has a
+ * stream, gates and a reservoir, a layer by itself (layer/layer_train.c) a program that calls
+ * forward, backward and step. Chosen once, when memory is allocated (trainer.c). All else is the
+ * same for both, and does nothing where a layer has none of it.
+ */
+typedef struct reef_trainer_ops {
+    /** Memory whose size the configuration decides. */
+    reef_status (*allocate)(reef_trainer *trainer, reef_error *err);
+    /** What `seal` would refuse. */
+    reef_status (*seal_check)(const reef_trainer *trainer, reef_error *err);
+    /** Seal the open generation, open the next and commit. `out` may be NULL. */
+    reef_status (*seal)(reef_trainer *trainer,
+                        reef_dtype dtype, // of the rows that are sealed
+                        reef_sealing *out,
+                        reef_error *err);
+    /** May the open generation grow now? NULL: it may always. */
+    reef_status (*grow_check)(const reef_trainer *trainer, reef_error *err);
+    /** The open generation has more experts than a moment ago. NULL: nothing follows from that. */
+    void (*grown)(reef_trainer *trainer);
+    // Why the kind cannot do it; NULL: it can.
+    const char *no_stream;
+    const char *no_import;
+} reef_trainer_ops;
+
+extern const reef_trainer_ops reef_language_ops;
+extern const reef_trainer_ops reef_layer_ops;
+
+/** REEF_OK, or REEF_ERR_INVALID with one of the kind's refusals, such as `ops->no_import`. */
+static inline reef_status reef_kind_allows(const char *refusal, reef_error *err) {
+    return refusal == NULL ? REEF_OK : reef_fail(err, REEF_ERR_INVALID, "%s", refusal);
+}
 
 typedef struct reef_source {
     char name[REEF_NAME_BYTES_MAX * 4]; // as given, such as a path
@@ -49,6 +80,17 @@ typedef struct reef_kind_head {
     uint64_t used_at;        // see head_uses of the kinds
     reef_memory_stats seen;  // of its memory, see reef_memory_refresh_stats; zeros: not yet
 } reef_kind_head;
+
+/**
+ * What was read of a line that may be a marker: one that consists of exactly the configured text
+ * (stream/marker_line.c).
+ */
+typedef struct reef_marker_line {
+    size_t source;  // of the trainer, that the last byte came from; its number + 1, 0 for none yet
+    size_t matched; // bytes of the line so far, all of them as in the marker
+    bool other;     // the line is another one: nothing matters until its end
+    size_t line_bytes; // of a marker that has been read and not been dealt with yet; 0 for none
+} reef_marker_line;
 
 /** The text as it was accepted, and what is known of its losses. A layer by itself reads none. */
 typedef struct reef_trainer_stream {
@@ -182,18 +224,36 @@ void reef_trainer_break(reef_trainer *trainer, reef_status status);
 /** Fails as the step or the boundary did that ended half way, if one did. */
 REEF_MUST_CHECK reef_status reef_trainer_check_whole(const reef_trainer *trainer, reef_error *err);
 
-/** Was a generation sealed since the last commit? It has no root before the next one. */
-bool reef_trainer_has_unstored(const reef_trainer *trainer);
+// core/generations.c: the generations as the trainer holds them.
 
-/** Make room for `bytes` pending bytes of the stream. NO_MEMORY. */
-REEF_MUST_CHECK reef_status reef_trainer_reserve_pending(reef_trainer *trainer,
-                                                         size_t bytes,
-                                                         reef_error *err);
+/** A generation of the configured side with random weights, in a new pool. */
+REEF_MUST_CHECK reef_status reef_generations_first(reef_trainer *trainer, reef_error *err);
+
+/** All of the last commit; the last one is open. Errors: CORRUPT where it is not. */
+REEF_MUST_CHECK reef_status reef_generations_load(reef_trainer *trainer,
+                                                  reef_txn *txn,
+                                                  reef_error *err);
+/** Their gates at the start of the stream. A layer by itself has none. */
+REEF_MUST_CHECK reef_status reef_generations_start_gates(reef_trainer *trainer, reef_error *err);
+
+/** Write those that were sealed since the last commit, and the open one. */
+REEF_MUST_CHECK reef_status reef_generations_put(reef_trainer *trainer,
+                                                 reef_txn *txn,
+                                                 uint64_t unix_ms,
+                                                 reef_error *err);
+/** That commit is durable: nothing is dirty any more. */
+void reef_generations_committed(reef_trainer *trainer);
 
 /** Bring the rows of sealed generations into reach, where they are not. */
 REEF_MUST_CHECK reef_status reef_trainer_pin(reef_trainer *trainer, reef_error *err);
 
 /** The same after a commit, which may have made them too large for memory. */
 REEF_MUST_CHECK reef_status reef_trainer_repin(reef_trainer *trainer, reef_error *err);
+
+// layer/layer_tensor.c
+
+/** INVALID: the pool's model is not a layer by itself. */
+REEF_MUST_CHECK reef_status reef_layer_fail_other_model(const reef_trainer *trainer,
+                                                        reef_error *err);
 
 #endif

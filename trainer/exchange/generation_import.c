@@ -440,7 +440,7 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     reef_kind_names_shift(&trainer->kinds.names, (uint32_t)n, 1);
     reef_gate_reset(&i->generation->gate,
                     &trainer->net.gating.states[n]); // it begins to read the stream here
-    reef_status status = reef_growth_extend_gating(&trainer->net.gating, network, err);
+    reef_status status = reef_gating_extend(&trainer->net.gating, network, err);
     size_t events = trainer->unstored.event_count;
     if (status == REEF_OK) status = describe_kind(i, err);
     if (status == REEF_OK) status = add_event(i, err);
@@ -454,8 +454,7 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     }
     // Undo in memory, in the reverse order, so that training continues as if nothing had been
     // tried.
-    while (trainer->unstored.event_count > events)
-        free(trainer->unstored.events[--trainer->unstored.event_count]);
+    reef_state_drop_events(trainer, events);
     network->generations[n] = old;
     network->generation_count--;
     if (was_current) trainer->kinds.current--;
@@ -505,6 +504,13 @@ static void describe_result(const importing *i, reef_import *out) {
     };
 }
 
+// Was a generation sealed since the last commit? It has no root before the next one.
+static bool has_unstored(const reef_trainer *trainer) {
+    for (size_t g = 0; g + 1 < trainer->network.generation_count; g++)
+        if (!trainer->network.generations[g]->stored) return true;
+    return false;
+}
+
 reef_status reef_trainer_import(reef_trainer *trainer,
                                 reef_store *from,
                                 uint32_t generation,
@@ -518,7 +524,7 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     reef_status status = reef_kind_allows(trainer->ops->no_import, err);
     if (status == REEF_OK) status = check_trainer(trainer, options, err);
     // The network must match the pool before n + 1 is committed next to it.
-    if (status == REEF_OK && !options->dry_run && reef_trainer_has_unstored(trainer))
+    if (status == REEF_OK && !options->dry_run && has_unstored(trainer))
         status = reef_trainer_commit(trainer, NULL, err);
     if (status == REEF_OK) status = read_origin(&i, from, generation, err);
     if (status == REEF_OK) status = check_origin(&i, err);

@@ -153,7 +153,7 @@ reef_status reef_trainer_kind_learn(reef_trainer *trainer,
                                     reef_error *err) {
     reef_status status = reef_trainer_check_whole(trainer, err);
     // What was deferred is tested again, against what the kind knows then.
-    if (status == REEF_OK) status = trainer->ops->reset_lookahead(trainer, err);
+    if (status == REEF_OK) trainer->stream.deferred_batches = 0;
     if (status == REEF_OK) status = learn_text(trainer, kind, bytes, count, err);
     if (status == REEF_OK)
         status = reef_state_event(trainer, err, "kind_text",

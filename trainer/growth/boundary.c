@@ -104,21 +104,6 @@ reef_status reef_growth_next(reef_generation **out,
     return status;
 }
 
-reef_status reef_growth_extend_gating(reef_gating *gating,
-                                      const reef_network *network,
-                                      reef_error *err) {
-    reef_gate_state *states = realloc(gating->states, network->generation_count * sizeof(*states));
-    if (states == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates",
-                         network->generation_count);
-    gating->states = states;
-    // Gates that were there keep their state; the new one starts at this byte.
-    for (size_t g = gating->generation_count; g < network->generation_count; g++)
-        reef_gate_reset(&network->generations[g]->gate, &states[g]);
-    gating->generation_count = network->generation_count;
-    return REEF_OK;
-}
-
 // JSON of a loss that there may be none of.
 static const char *loss_text(const reef_sealing *sealing, double loss, char text[32]) {
     snprintf(text, 32, "%.17g", loss);
@@ -204,7 +189,7 @@ static reef_status begin_next(reef_trainer *trainer,
     // closed and is fitted again later (reef_growth_gate_due).
     status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), opening->fresh,
                                   opening->fresh_bytes, err);
-    if (status == REEF_OK) status = reef_growth_extend_gating(&trainer->net.gating, network, err);
+    if (status == REEF_OK) status = reef_gating_extend(&trainer->net.gating, network, err);
     if (status == REEF_OK) status = report_boundary(trainer, opening, out, bits, err);
     return status;
 }
@@ -270,4 +255,27 @@ reef_status reef_growth_begin(reef_trainer *trainer,
     if (!reef_room_for_generation(trainer)) return report_full(trainer, reason, err);
     return reef_growth_boundary(trainer, &opening, reef_generation_seal_dtype(config), &sealing,
                                 err);
+}
+
+// ---- growth in place ----------------------------------------------------------------------------
+
+reef_status reef_growth_enlarge(reef_trainer *trainer, uint32_t side, reef_error *err) {
+    reef_generation *open = reef_open_generation(trainer), *grown = NULL;
+    uint32_t before = open->info.side;
+    if (side > REEF_SIDE_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "side %u is more than the %u sub-keys there can be",
+                         side, REEF_SIDE_MAX);
+    // A larger copy is made before the old one goes: without memory for it the trainer stays as it
+    // is.
+    reef_status status = reef_generation_grow(&grown, open, &trainer->network.config, side, err);
+    if (status != REEF_OK) return status;
+    reef_generation_memory_move(&grown->memory, &open->memory);
+    // Tapes are sized by the side; those of the old shape are freed and made again at the next
+    // pass.
+    reef_activations_forget_generation(&trainer->net.acts, trainer->network.generation_count - 1);
+    reef_generation_free(open);
+    trainer->network.generations[trainer->network.generation_count - 1] = grown;
+    return reef_state_event(trainer, err, "grow",
+                            "\"reason\": \"command\", \"side_before\": %u, \"side\": %u", before,
+                            side);
 }

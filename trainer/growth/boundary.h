@@ -1,4 +1,4 @@
-// A boundary: the open generation is sealed and the next one opened, in memory.
+// A boundary: the open generation is sealed and the next one opened, in memory. Or it grows.
 #ifndef REEF_BOUNDARY_H
 #define REEF_BOUNDARY_H
 
@@ -44,9 +44,12 @@ REEF_MUST_CHECK reef_status reef_growth_next(reef_generation **out,
                                              uint32_t side,
                                              reef_error *err);
 
-/** Gates of new generations start at their own beginning; the others continue. */
-REEF_MUST_CHECK reef_status reef_growth_extend_gating(reef_gating *gating,
-                                                      const reef_network *network,
-                                                      reef_error *err);
+/**
+ * Grow the open generation to `side` sub-keys per side, in place and in memory: new sub-keys and
+ * experts beside those that it has. Reported as an event.
+ */
+REEF_MUST_CHECK reef_status reef_growth_enlarge(reef_trainer *trainer,
+                                                uint32_t side,
+                                                reef_error *err);
 
 #endif

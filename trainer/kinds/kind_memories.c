@@ -203,6 +203,14 @@ const reef_memory *reef_open_kind_memory(const reef_trainer *trainer) {
     return head == NULL ? NULL : head->visit.memory.memory;
 }
 
+void reef_open_kind_refresh_stats(reef_trainer *trainer) {
+    const reef_memory *memory = reef_open_kind_memory(trainer);
+    if (memory != NULL)
+        reef_memory_refresh_stats(memory, &trainer->memory.stats);
+    else
+        trainer->memory.stats = (reef_memory_stats){0};
+}
+
 reef_status reef_open_kind_load(reef_trainer *trainer,
                                 reef_generation_memory **out,
                                 reef_error *err) {

@@ -44,6 +44,11 @@ bool reef_open_kind_is_older(const reef_trainer *trainer);
 /** Its memory where that is loaded. NULL: it is not, or has learned nothing. */
 const reef_memory *reef_open_kind_memory(const reef_trainer *trainer);
 /**
+ * For status: count again how full it is, if it has learned enough since the last count. Changes
+ * nothing that is learned.
+ */
+void reef_open_kind_refresh_stats(reef_trainer *trainer);
+/**
  * Its memory, to learn what the net learns; read from the pool if needed. Good until another kind
  * is asked for. Errors: NO_MEMORY, IO, CORRUPT.
  */
@@ -89,7 +94,10 @@ void reef_kind_let_net_follow(reef_trainer *trainer, uint32_t kind);
 const reef_memory *reef_kind_view_loaded(const reef_trainer *trainer,
                                          uint32_t kind,
                                          reef_memory_stats *seen);
-/** For status: see what the pool has of the current kind and that of the open generation, after it was opened. */
+/**
+ * For status: see what the pool has of the current kind and that of the open generation, after it
+ * was opened.
+ */
 void reef_kind_read_facts(reef_trainer *trainer, reef_txn *txn);
 
 /** A kind was merged: it has no memory from here on, `into` learns its text. NO_MEMORY. */
@@ -137,6 +145,17 @@ REEF_MUST_CHECK reef_status reef_kinds_load_state(reef_trainer *trainer,
                                                   const json_t *state,
                                                   reef_error *err);
 void reef_kinds_release(reef_trainer *trainer);
+
+// ---- damaged_kinds.c ----------------------------------------------------------------------------
+
+/**
+ * May the pool be trained on? Nothing is to learn what goes on from a damaged kind. Looked for
+ * where training reads all kinds soon, which is where contexts decide; elsewhere a kind is read
+ * when it comes back, and fails then. Errors: CORRUPT names the kind.
+ */
+REEF_MUST_CHECK reef_status reef_kinds_check(const reef_trainer *trainer,
+                                             reef_txn *txn,
+                                             reef_error *err);
 
 // ---- heads, for this folder ---------------------------------------------------------------------
 

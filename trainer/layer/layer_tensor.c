@@ -1,7 +1,7 @@
 // Parameters of a layer by itself, by name: read from any generation, written to the open one, and
 // the gradients that were collected of it.
-#include "generation.h"
-#include "layer_trainer_internal.h"
+#include "layer_internal.h"
+#include "reef_layer_trainer.h"
 #include "trainer_internal.h"
 
 #include <math.h>

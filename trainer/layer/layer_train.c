@@ -4,8 +4,9 @@
 // batches give the step of one.
 #include "boundary.h"
 #include "events.h"
-#include "layer_trainer_internal.h"
+#include "layer_internal.h"
 #include "optimiser.h"
+#include "reef_layer_trainer.h"
 #include "room.h"
 #include "trainer_internal.h"
 
@@ -153,7 +154,8 @@ size_t reef_trainer_layer_collected(const reef_trainer *trainer) {
 
 // ---- the boundary -------------------------------------------------------------------------------
 
-reef_status reef_layer_check_room(const reef_trainer *trainer, uint64_t side, reef_error *err) {
+// May the next generation have this side?
+static reef_status check_room(const reef_trainer *trainer, uint64_t side, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     // A generation must have at least topk sub-keys per side, or a head could not choose that many.
     if (side < config->topk || side > REEF_SIDE_MAX)
@@ -201,16 +203,10 @@ static reef_status boundary(reef_trainer *trainer,
     return reef_state_event(trainer, err, "open", "\"reason\": \"command\", \"side\": %u", side);
 }
 
-reef_status reef_trainer_layer_seal(reef_trainer *trainer,
-                                    uint32_t side,
-                                    const char *seal_dtype,
-                                    reef_sealing *out,
-                                    reef_error *err) {
-    if (trainer->layer == NULL) return reef_layer_fail_other_model(trainer, err);
-    reef_config config = trainer->network.config; // the pool's own stays as it is
+static reef_status seal(
+    reef_trainer *trainer, uint32_t side, reef_dtype dtype, reef_sealing *out, reef_error *err) {
     // Reported after the seal, when the open generation has another number.
     uint32_t generation = reef_open_generation(trainer)->info.generation;
-    if (side == 0) side = config.side_new;
     // They belong to the generation that would be sealed; silently dropping them would lose
     // training.
     if (trainer->layer->collected.rows > 0)
@@ -220,19 +216,29 @@ reef_status reef_trainer_layer_seal(reef_trainer *trainer,
             "the generation is sealed",
             trainer->layer->collected.rows);
     reef_status status = reef_trainer_pin(trainer, err);
-    if (status == REEF_OK && seal_dtype != NULL)
-        status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
-    if (status == REEF_OK) status = reef_layer_check_room(trainer, side, err);
-    if (status == REEF_OK)
-        status = boundary(trainer, side, reef_generation_seal_dtype(&config), err);
+    if (status == REEF_OK) status = check_room(trainer, side, err);
+    if (status == REEF_OK) status = boundary(trainer, side, dtype, err);
     if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
     // A layer has no loss of its own to compare before and after.
     if (status == REEF_OK && out != NULL)
         *out = (reef_sealing){.generation = generation,
-                              .dtype = reef_generation_seal_dtype(&config),
+                              .dtype = dtype,
                               .loss_before = (double)NAN,
                               .loss_after = (double)NAN};
     return status;
+}
+
+reef_status reef_trainer_layer_seal(reef_trainer *trainer,
+                                    uint32_t side,
+                                    const char *seal_dtype,
+                                    reef_sealing *out,
+                                    reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    reef_dtype dtype = REEF_F32;
+    if (trainer->layer == NULL) return reef_layer_fail_other_model(trainer, err);
+    reef_status status = reef_seal_dtype_parse(config, seal_dtype, &dtype, err);
+    if (status != REEF_OK) return status;
+    return seal(trainer, side == 0 ? config->side_new : side, dtype, out, err);
 }
 
 // ---- the public passes --------------------------------------------------------------------------
@@ -266,3 +272,44 @@ reef_status reef_trainer_layer_backward(reef_trainer *trainer,
     reef_layer_view view = view_of(trainer);
     return status == REEF_OK ? reef_layer_back(&view, tape, x, d_y, d_x, err) : status;
 }
+
+// ---- what a layer does differently --------------------------------------------------------------
+
+static reef_status allocate_layer(reef_trainer *trainer, reef_error *err) {
+    reef_status status = reef_thread_pool_new(&trainer->workers, trainer->options.threads, err);
+    return status == REEF_OK ? reef_layer_new(&trainer->layer, err) : status;
+}
+
+static reef_status check_layer_seal(const reef_trainer *trainer, reef_error *err) {
+    return check_room(trainer, trainer->network.config.side_new, err);
+}
+
+static reef_status seal_layer(reef_trainer *trainer,
+                              reef_dtype dtype,
+                              reef_sealing *out,
+                              reef_error *err) {
+    return seal(trainer, trainer->network.config.side_new, dtype, out, err);
+}
+
+static reef_status check_layer_grow(const reef_trainer *trainer, reef_error *err) {
+    if (trainer->layer->collected.rows == 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "gradients are collected; take the step or discard them before it grows");
+}
+
+static void layer_grown(reef_trainer *trainer) {
+    trainer->layer->fold_is_stale = true;
+    trainer->layer->version++; // tapes of before no longer fit
+}
+
+const reef_trainer_ops reef_layer_ops = {
+    .allocate = allocate_layer,
+    .seal_check = check_layer_seal,
+    .seal = seal_layer,
+    .grow_check = check_layer_grow,
+    .grown = layer_grown,
+    .no_stream = "the pool holds a layer by itself, which has no stream; a program that uses it "
+                 "through libreef trains it",
+    .no_import = "a layer by itself takes no generation of another pool: there is no gate to say "
+                 "where it takes part",
+};

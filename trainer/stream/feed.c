@@ -1,6 +1,6 @@
 // Bytes of a source, accepted into the stream, and how far each source was read.
 #include "reef_json_build.h"
-#include "trainer_internal.h"
+#include "stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +99,7 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
     // `steps` get control back after that, to answer requests in between.
     while (status == REEF_OK) {
         size_t took, ran;
-        status = trainer->ops->push(trainer, bytes + accepted, count - accepted, &took, &ran, err);
+        status = reef_stream_push(trainer, bytes + accepted, count - accepted, &took, &ran, err);
         accepted += took;
         from->cursor += took;
         done += ran;

@@ -1,14 +1,13 @@
-// See pending.h.
-#include "pending.h"
+// See stream.h.
 #include "batch.h"
 #include "gate_refit.h"
 #include "kind_memories.h"
 #include "loss_history.h"
 #include "memory_lane.h"
-#include "memory_step.h"
 #include "net_return.h"
 #include "prequential.h"
 #include "step.h"
+#include "stream.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,13 +17,9 @@
 // 512 bytes.
 #define NET_FIRST_BATCHES 96
 
-size_t reef_pending_deferred_bytes(const reef_trainer *trainer) {
-    return trainer->stream.deferred_batches * reef_batch_bytes(&trainer->network.config);
-}
-
 size_t reef_pending_usable_bytes(const reef_trainer *trainer) {
     const reef_marker_line *marker = &trainer->stream.marker;
-    return trainer->stream.pending_bytes - reef_marker_line_pending(marker) - marker->line_bytes;
+    return trainer->stream.pending_bytes - marker->matched - marker->line_bytes;
 }
 
 // Does the net learn the batch at this position of the stream?
@@ -92,7 +87,7 @@ static reef_status settle(reef_trainer *trainer, reef_status before, reef_error 
     for (size_t i = 0; status == REEF_OK && i < reef_memory_lane_count(lane); i++)
         status = count_job(trainer, reef_memory_lane_job(lane, i), &found);
     reef_memory_lane_clear(lane);
-    reef_memory_step_refresh_stats(trainer);
+    reef_open_kind_refresh_stats(trainer);
     if (before != REEF_OK || status == REEF_OK) return before;
     return reef_fail(err, status, "%s", found.message);
 }

@@ -1,6 +1,5 @@
 // Averaged weights: what is averaged and stored, and that readers evaluate and sealing keeps it.
 #include "boundary.h"
-#include "enlarge.h"
 #include "gate_refit.h"
 #include "lifelong.h"
 #include "optimiser.h"

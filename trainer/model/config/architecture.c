@@ -52,6 +52,16 @@ reef_dtype reef_generation_seal_dtype(const reef_config *config) {
     return config->seal_dtype == REEF_SEAL_I8 ? REEF_I8 : REEF_F32;
 }
 
+reef_status reef_seal_dtype_parse(const reef_config *config,
+                                  const char *word,
+                                  reef_dtype *out,
+                                  reef_error *err) {
+    reef_config own = *config; // the pool's stays as it is
+    reef_status status = word != NULL ? reef_config_set(&own, "seal_dtype", word, err) : REEF_OK;
+    *out = reef_generation_seal_dtype(&own);
+    return status;
+}
+
 const char *reef_rows_dtype_text(reef_dtype dtype) {
     return dtype == REEF_I8 ? "int8" : "f32";
 }

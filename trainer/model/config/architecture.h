@@ -58,5 +58,10 @@ static inline uint32_t reef_embedding_tables(const reef_config *config) {
 
 /** What rows of experts become when a generation is sealed. */
 reef_dtype reef_generation_seal_dtype(const reef_config *config);
+/** The same by a word, "f32" or "int8"; NULL: as configured. Errors: INVALID there is no such. */
+REEF_MUST_CHECK reef_status reef_seal_dtype_parse(const reef_config *config,
+                                                  const char *word,
+                                                  reef_dtype *out,
+                                                  reef_error *err);
 
 #endif

@@ -5,15 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-reef_status reef_gating_init(reef_gating *gating, const reef_network *network, reef_error *err) {
-    gating->generation_count = network->generation_count;
-    gating->states = calloc(network->generation_count, sizeof(*gating->states));
-    if (gating->states == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates",
-                         network->generation_count);
-    for (size_t g = 0; g < network->generation_count; g++)
-        reef_gate_reset(&network->generations[g]->gate, &gating->states[g]);
+static reef_status reserve(reef_gating *gating, size_t count, reef_error *err) {
+    reef_gate_state *states = realloc(gating->states, count * sizeof(*states));
+    if (states == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates", count);
+    gating->states = states;
     return REEF_OK;
+}
+
+reef_status reef_gating_extend(reef_gating *gating, const reef_network *network, reef_error *err) {
+    reef_status status = reserve(gating, network->generation_count, err);
+    if (status != REEF_OK) return status;
+    for (size_t g = gating->generation_count; g < network->generation_count; g++)
+        reef_gate_reset(&network->generations[g]->gate, &gating->states[g]);
+    gating->generation_count = network->generation_count;
+    return REEF_OK;
+}
+
+reef_status reef_gating_init(reef_gating *gating, const reef_network *network, reef_error *err) {
+    *gating = (reef_gating){0};
+    return reef_gating_extend(gating, network, err);
 }
 
 void reef_gating_release(reef_gating *gating) {
@@ -23,11 +33,8 @@ void reef_gating_release(reef_gating *gating) {
 
 reef_status reef_gating_copy(reef_gating *to, const reef_gating *from, reef_error *err) {
     if (to->generation_count != from->generation_count) {
-        reef_gate_state *states = realloc(to->states, from->generation_count * sizeof(*states));
-        if (states == NULL)
-            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates",
-                             from->generation_count);
-        to->states = states;
+        reef_status status = reserve(to, from->generation_count, err);
+        if (status != REEF_OK) return status;
         to->generation_count = from->generation_count;
     }
     memcpy(to->states, from->states, from->generation_count * sizeof(*to->states));

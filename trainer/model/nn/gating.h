@@ -11,10 +11,14 @@ typedef struct reef_gating {
     reef_gate_state *states; // (generation_count); generation 0 has no gate
 } reef_gating;
 
-/** All gates at the beginning of a stream. */
+/** All gates at the beginning of a stream; `gating` has none yet. */
 REEF_MUST_CHECK reef_status reef_gating_init(reef_gating *gating,
                                              const reef_network *network,
                                              reef_error *err);
+/** Gates of new generations start at their own beginning; the others continue. */
+REEF_MUST_CHECK reef_status reef_gating_extend(reef_gating *gating,
+                                               const reef_network *network,
+                                               reef_error *err);
 void reef_gating_release(reef_gating *gating);
 REEF_MUST_CHECK reef_status reef_gating_copy(reef_gating *to,
                                              const reef_gating *from,

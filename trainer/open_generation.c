@@ -1,10 +1,73 @@
-// Experts of the open generation are frozen and thawed: by range, layer and how much they were
-// used.
+// The open generation on command: it is sealed, it grows, and experts of it are frozen or thawed.
+#include "boundary.h"
+#include "commit.h"
 #include "events.h"
-#include "trainer_internal.h"
+#include "room.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+
+static reef_status check_net(const reef_trainer *trainer, reef_error *err) {
+    return reef_has_net(trainer)
+               ? REEF_OK
+               : reef_fail(err, REEF_ERR_INVALID, "the pool has no net, and so no experts");
+}
+
+// ---- seal ---------------------------------------------------------------------------------------
+
+// A dry run: it says what a seal would refuse and how large the next generation would be, and
+// touches neither the trainer nor the pool.
+reef_status reef_trainer_seal_check(reef_trainer *trainer,
+                                    const char *seal_dtype,
+                                    uint32_t *side,
+                                    reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    reef_dtype dtype;
+    *side = config->side_new;
+    reef_status status = reef_seal_dtype_parse(config, seal_dtype, &dtype, err);
+    return status == REEF_OK ? trainer->ops->seal_check(trainer, err) : status;
+}
+
+reef_status reef_trainer_seal(reef_trainer *trainer,
+                              const char *seal_dtype,
+                              reef_sealing *out,
+                              reef_error *err) {
+    reef_dtype dtype = REEF_F32;
+    reef_status status = reef_trainer_check_whole(trainer, err);
+    if (status == REEF_OK)
+        status = reef_seal_dtype_parse(&trainer->network.config, seal_dtype, &dtype, err);
+    return status == REEF_OK ? trainer->ops->seal(trainer, dtype, out, err) : status;
+}
+
+// ---- grow ---------------------------------------------------------------------------------------
+
+reef_status reef_trainer_grow_check(const reef_trainer *trainer, uint32_t side, reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    reef_status refused = check_net(trainer, err);
+    if (refused != REEF_OK) return refused;
+    // Growing means more sub-keys and more experts behind them. A model of dense or mixture layers
+    // has neither.
+    if (reef_config_retrieving_layers(config) == 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "the pool cannot grow to side %" PRIu32 ": its layers are of ffw %s, and "
+                         "only those of kind p and k have experts that grow",
+                         side, config->ffw);
+    if (trainer->ops->grow_check != NULL) refused = trainer->ops->grow_check(trainer, err);
+    if (refused != REEF_OK) return refused;
+    return reef_room_check_side(trainer, side, err);
+}
+
+reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *err) {
+    reef_status status = reef_trainer_grow_check(trainer, side, err);
+    if (status != REEF_OK) return status;
+    trainer->stream.deferred_batches = 0; // they are decided about again
+    status = reef_growth_enlarge(trainer, side, err);
+    if (status != REEF_OK) return status;
+    if (trainer->ops->grown != NULL) trainer->ops->grown(trainer);
+    return reef_trainer_commit(trainer, NULL, err);
+}
+
+// ---- freeze -------------------------------------------------------------------------------------
 
 static int ascending_counts(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -56,9 +119,9 @@ static reef_status check_freeze(const reef_trainer *trainer,
     const reef_config *config = &trainer->network.config;
     const reef_generation *open = reef_open_generation(trainer);
     uint64_t count = (uint64_t)open->info.side * open->info.side;
+    reef_status status = check_net(trainer, err);
+    if (status != REEF_OK) return status;
     // -1 stands for every layer.
-    if (!reef_has_net(trainer))
-        return reef_fail(err, REEF_ERR_INVALID, "the pool has no net, and so no experts");
     if (freeze->layer < -1 || freeze->layer >= (int32_t)config->layers)
         return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no layer %d: the model has 0 to %u",
                          freeze->layer, config->layers - 1);
@@ -93,8 +156,7 @@ reef_status reef_trainer_freeze(reef_trainer *trainer,
                                 reef_error *err) {
     *changed = 0;
     reef_generation *open = reef_open_generation(trainer);
-    reef_status status = reef_kind_allows(trainer->ops->no_freeze, err);
-    if (status == REEF_OK) status = check_freeze(trainer, freeze, err);
+    reef_status status = check_freeze(trainer, freeze, err);
     for (uint32_t l = 0; status == REEF_OK && l < trainer->network.config.layers; l++) {
         if (open->expert_tables[l].expert_count == 0 ||
             (freeze->layer >= 0 && (uint32_t)freeze->layer != l))

@@ -1,5 +1,8 @@
-// See marker_line.h.
-#include "marker_line.h"
+// Marker lines: lines of a stream that consist of exactly the configured text.
+//
+// Read byte by byte, so how the stream is cut into calls does not matter. A line that may still
+// become a marker stays pending until it is complete: at most a marker's bytes.
+#include "stream.h"
 
 #include <assert.h>
 

@@ -1,7 +1,7 @@
-// The generations of a language model or a layer as the trainer holds them: made, loaded, kept in
-// reach and committed.
-#include "generations.h"
-#include "events.h"
+// The generations of a trainer: made, loaded, kept in reach and committed. And whether it may go
+// on: it is whole after every step.
+#include "as_of.h"
+#include "batch.h"
 #include "trainer_internal.h"
 
 reef_status reef_generations_first(reef_trainer *trainer, reef_error *err) {
@@ -43,10 +43,47 @@ reef_status reef_generations_load(reef_trainer *trainer, reef_txn *txn, reef_err
     return REEF_OK;
 }
 
-reef_status reef_generations_pin(reef_trainer *trainer, reef_error *err) {
+reef_status reef_generations_start_gates(reef_trainer *trainer, reef_error *err) {
+    if (trainer->layer != NULL) return REEF_OK; // every generation takes part in every row
+    reef_status status = reef_batch_reserve(trainer, trainer->network.generation_count, err);
+    return status == REEF_OK ? reef_gating_init(&trainer->net.gating, &trainer->network, err)
+                             : status;
+}
+
+// ---- use ----------------------------------------------------------------------------------------
+
+reef_status reef_trainer_repin(reef_trainer *trainer, reef_error *err) {
     reef_status status = reef_residency_pin(&trainer->net.residency, &trainer->network, false, err);
     trainer->net.acts.prefetch = trainer->net.residency.prefetch;
     return status;
+}
+
+reef_status reef_trainer_pin(reef_trainer *trainer, reef_error *err) {
+    return reef_residency_is_pinned(&trainer->net.residency) ? REEF_OK
+                                                             : reef_trainer_repin(trainer, err);
+}
+
+void reef_trainer_break(reef_trainer *trainer, reef_status status) {
+    (void)reef_fail(&trainer->broken, status,
+                    "training of pool %.120s ended half way (%s); nothing since its last commit is "
+                    "kept: close the pool and open it again",
+                    reef_store_path(trainer->store), reef_status_text(status));
+}
+
+reef_status reef_trainer_check_whole(const reef_trainer *trainer, reef_error *err) {
+    if (trainer->broken.status == REEF_OK) return REEF_OK;
+    return reef_fail(err, trainer->broken.status, "%s", trainer->broken.message);
+}
+
+// ---- commits ------------------------------------------------------------------------------------
+
+// The state of the trainer lies under the number of the open generation.
+static reef_status delete_state(reef_txn *txn, uint32_t generation, reef_error *err) {
+    reef_key key = reef_state_key(generation, "state");
+    reef_status status = reef_record_delete(txn, &key, err);
+    if (status != REEF_OK) return status;
+    key = reef_state_key(generation, "carry");
+    return reef_record_delete(txn, &key, err);
 }
 
 reef_status reef_generations_put(reef_trainer *trainer,
@@ -56,9 +93,9 @@ reef_status reef_generations_put(reef_trainer *trainer,
     const reef_network *network = &trainer->network;
     for (size_t g = 0; g + 1 < network->generation_count; g++) {
         if (network->generations[g]->stored) continue;
-        // Sealed since the last commit. The state record lies under the number of the open
-        // generation, so the one that an earlier commit wrote for this number has to go.
-        reef_status status = reef_state_delete(txn, network->generations[g]->info.generation, err);
+        // Sealed since the last commit: the state that an earlier one wrote for its number has to
+        // go.
+        reef_status status = delete_state(txn, network->generations[g]->info.generation, err);
         if (status == REEF_OK)
             status = reef_checkpoint_sealed(txn, &network->config, network->generations[g], unix_ms,
                                             err);
