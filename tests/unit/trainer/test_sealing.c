@@ -91,7 +91,7 @@ static double loss_of_sample(const lifelong *f, const char *as_of, uint64_t *sco
     double bits = 0.0;
     must(reef_reservoir_init(&sample, &f->config, &why));
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_checkpoint_load_reservoir(txn, &sample, &why));
+    must(reef_reservoir_load(txn, &sample, &why));
     reef_txn_abort(txn);
     must(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &why));
     *scored = 0;
