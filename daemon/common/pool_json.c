@@ -147,6 +147,33 @@ json_t *reef_snapshot_json(const reef_snapshot *snapshot) {
     return object;
 }
 
+json_t *reef_commit_json(const reef_commit *commit) {
+    json_t *object = json_object();
+    json_object_set_new(object, "number", reef_json_count(commit->number));
+    json_object_set_new(object, "step", reef_json_count(commit->step));
+    json_object_set_new(object, "stream_bytes", reef_json_count(commit->stream_bytes));
+    json_object_set_new(object, "unix_ms", reef_json_count(commit->unix_ms));
+    reef_json_set_root(object, commit->root);
+    return object;
+}
+
+json_t *reef_scrub_json(const reef_scrub *scrub) {
+    json_t *object = json_object();
+#define SET_COUNT(field) json_object_set_new(object, #field, reef_json_count(scrub->field))
+    SET_COUNT(passes);
+    // Null before the first pass: a time of zero would be a date in 1970.
+    json_object_set_new(object, "last_scrub",
+                        scrub->passes ? reef_json_count(scrub->last_ms) : json_null());
+    SET_COUNT(last_records);
+    SET_COUNT(last_bytes);
+    SET_COUNT(last_damaged);
+    SET_COUNT(records);
+    SET_COUNT(bytes);
+    SET_COUNT(damaged);
+#undef SET_COUNT
+    return object;
+}
+
 // ---- events -------------------------------------------------------------------------------------
 
 typedef struct reading {

@@ -353,11 +353,11 @@ static json_t *result_json(const reef_request *request) {
     // Built by the service; the reply takes a reference of its own.
     if (request->kind == REEF_REQUEST_RELOAD || request->kind == REEF_REQUEST_VERIFY)
         return json_incref(request->result);
-    if (request->kind != REEF_REQUEST_ORDER) return reef_commit_json(&request->last);
+    if (request->kind != REEF_REQUEST_ORDER) return reef_commit_view_json(&request->last);
     if (request->order.kind == REEF_CREW_SNAPSHOT)
         return reef_snapshot_json(&request->done.snapshot);
     json_t *object = order_json(request);
-    json_object_set_new(object, "last_commit", reef_commit_json(&request->last));
+    json_object_set_new(object, "last_commit", reef_commit_view_json(&request->last));
     return object;
 }
 

@@ -32,6 +32,9 @@ json_t *reef_kind_visits_json(const reef_kind_list *list, uint32_t kind);
 /** What merging two kinds costs. */
 json_t *reef_kind_merging_json(const reef_kind_merging *merging);
 json_t *reef_snapshot_json(const reef_snapshot *snapshot);
+json_t *reef_commit_json(const reef_commit *commit);
+/** How far the present pass has come, and what the last one found; null before that. */
+json_t *reef_scrub_json(const reef_scrub *scrub);
 
 /**
  * Append every event of the timeline to the array `events`, oldest first; what a restore undid has

@@ -150,20 +150,9 @@ static json_t *scrub_json(const reef_status_view *monitor) {
     reef_scrubber_view_read(monitor->scrubber, &view);
     // Progress of the present pass, and the result of the last one.
     const reef_scrub *scrub = &view.scrub;
-    json_t *object = json_object();
-    json_object_set_new(object, "rate", json_integer((json_int_t)view.rate));
-#define SET_COUNT(field) json_object_set_new(object, #field, json_integer((json_int_t)scrub->field))
-    SET_COUNT(passes);
-    json_object_set_new(object, "last_scrub", // the end of the last pass; null before the first
-                        scrub->passes ? json_integer((json_int_t)scrub->last_ms) : json_null());
-    SET_COUNT(last_records);
-    SET_COUNT(last_bytes);
-    SET_COUNT(last_damaged);
-    SET_COUNT(began_ms);
-    SET_COUNT(records);
-    SET_COUNT(bytes);
-    SET_COUNT(damaged);
-#undef SET_COUNT
+    json_t *object = reef_scrub_json(scrub);
+    json_object_set_new(object, "rate", reef_json_count(view.rate));
+    json_object_set_new(object, "began_ms", reef_json_count(scrub->began_ms));
     json_object_set_new(object, "damage_count", json_integer((json_int_t)view.damage_count));
     // "damage" is null where nothing is damaged or failing.
     json_object_set_new(object, "damage",
@@ -223,7 +212,7 @@ json_t *reef_status_view_status(reef_status_view *monitor) {
                         reef_json_number(view.trainer.last_bits_per_byte));
     json_object_set_new(object, "context_memory", memory_json(&view.trainer.memory));
     json_object_set_new(object, "kind_memory", memory_json(&view.trainer.kind_memory));
-    json_object_set_new(object, "last_commit", reef_commit_json(&view.last));
+    json_object_set_new(object, "last_commit", reef_commit_view_json(&view.last));
     json_object_set_new(object, "commit_error",
                         view.failing[0] ? reef_json_text(view.failing) : json_null());
     json_object_set_new(object, "pool_file_bytes",
@@ -294,13 +283,8 @@ void reef_status_view_line(reef_status_view *monitor, char *out, size_t room) {
              view.trainer.generation, share, speed, left, loss, view.trainer.step);
 }
 
-json_t *reef_commit_json(const reef_commit_view *view) {
-    json_t *object = json_object();
-    json_object_set_new(object, "number", reef_json_count(view->commit.number));
-    json_object_set_new(object, "step", reef_json_count(view->commit.step));
-    json_object_set_new(object, "stream_bytes", reef_json_count(view->commit.stream_bytes));
-    json_object_set_new(object, "unix_ms", reef_json_count(view->commit.unix_ms));
-    reef_json_set_root(object, view->commit.root);
+json_t *reef_commit_view_json(const reef_commit_view *view) {
+    json_t *object = reef_commit_json(&view->commit);
     json_object_set_new(object, "ms", reef_json_number(view->ms));
     return object;
 }

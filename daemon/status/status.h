@@ -36,7 +36,7 @@ typedef struct reef_status_view {
 /** Take a sample for the rate; call at a steady pace. */
 void reef_status_view_sample(reef_status_view *monitor);
 /** A commit as it appears in answers. */
-json_t *reef_commit_json(const reef_commit_view *view);
+json_t *reef_commit_view_json(const reef_commit_view *view);
 /** The result of `status`. */
 json_t *reef_status_view_status(reef_status_view *monitor);
 /** Of the pool's data file; NAN if it cannot be read. */

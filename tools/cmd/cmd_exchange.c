@@ -5,6 +5,7 @@
 #include "cli_progress.h"
 #include "commands.h"
 #include "reef_pool_check.h"
+#include "reef_pool_json.h"
 #include "reef_system.h"
 
 #include <errno.h>
@@ -133,15 +134,14 @@ reef_status reef_cmd_export_pool(reef_cli_call *cli, reef_error *err) {
     // "records" is null where nothing was verified, so that 0 records cannot be read as a result.
     json_t *records = reef_cli_known(report.verified, report.check.records);
     json_t *after = reef_cli_known(!cli->dry_run, report.bytes_after);
-    return reef_cli_reply(cli,
-                          json_pack("{s:b, s:o, s:o, s:o, s:I, s:o, s:b, s:o, s:o}", "done",
-                                    !cli->dry_run, "pool", reef_cli_path(cli->pool), "copy",
-                                    reef_cli_path(cli->operands[0]), "commit",
-                                    reef_cli_commit_json(&report.commit), "bytes_before",
-                                    (json_int_t)report.bytes_before, "bytes_after", after,
-                                    "verified", report.verified, "records", records, "seconds",
-                                    reef_cli_real(cli->dry_run ? NAN : report.seconds)),
-                          err);
+    return reef_cli_reply(
+        cli,
+        json_pack("{s:b, s:o, s:o, s:o, s:I, s:o, s:b, s:o, s:o}", "done", !cli->dry_run, "pool",
+                  reef_cli_path(cli->pool), "copy", reef_cli_path(cli->operands[0]), "commit",
+                  reef_commit_json(&report.commit), "bytes_before", (json_int_t)report.bytes_before,
+                  "bytes_after", after, "verified", report.verified, "records", records, "seconds",
+                  reef_cli_real(cli->dry_run ? NAN : report.seconds)),
+        err);
 }
 
 // ---- export model ------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // reef shards: the rows and memories of a pool, divided over ranks, or brought together again.
 #include "cli_format.h"
 #include "commands.h"
+#include "reef_pool_json.h"
 #include "reef_shard.h"
 #include "reef_system.h"
 
@@ -154,7 +155,7 @@ static json_t *report_json(const reef_cli_call *cli, const report *r) {
                                               (json_int_t)r->made[rank].moved_bytes));
     return json_pack("{s:b, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "pool",
                      reef_cli_path(cli->operands[cli->operand_count - 1]), "commit",
-                     reef_cli_commit_json(&r->commit), "ranks", ranks, "seconds",
+                     reef_commit_json(&r->commit), "ranks", ranks, "seconds",
                      reef_cli_real(cli->dry_run ? (double)NAN : r->seconds));
 }
 

@@ -274,7 +274,7 @@ static json_t *restoration_json(const reef_cli_call *cli,
                      "snapshot", reef_snapshot_json(&plan->snapshot), "sealed_gone",
                      (json_int_t)plan->sealed_gone, "snapshots_gone", (json_int_t)plan->needy_count,
                      "kept_as", in_place ? json_string(done->kept_as) : json_null(), "commit",
-                     cli->dry_run ? json_null() : reef_cli_commit_json(&done->commit));
+                     cli->dry_run ? json_null() : reef_commit_json(&done->commit));
 }
 
 static void print_restoration(const reef_cli_call *cli,

@@ -110,7 +110,7 @@ static json_t *pool_json(const reef_cli_call *cli,
                   (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
                   "last_bits_per_byte", last_loss_json(pool, points), "experts",
                   (json_int_t)experts, "experts_open", (json_int_t)experts_open, "file_bytes",
-                  (json_int_t)pool->file_bytes, "last_commit", reef_cli_commit_json(&pool->commit));
+                  (json_int_t)pool->file_bytes, "last_commit", reef_commit_json(&pool->commit));
     set_passed(object, pool);
     set_kinds(object, pool);
     json_object_set_new(object, "context_memory",
@@ -133,13 +133,7 @@ static json_t *scrub_json(const reef_cli_pool *pool) {
         // `reef verify` reports the damage; the status must be shown in any case.
         scrub = (reef_scrub){0};
     reef_txn_abort(txn);
-    // Null before the first pass: a time of zero would be a date in 1970.
-    json_t *last = reef_cli_known(scrub.passes, scrub.last_ms);
-    return json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "passes", (json_int_t)scrub.passes,
-                     "last_scrub", last, "last_records", (json_int_t)scrub.last_records,
-                     "last_bytes", (json_int_t)scrub.last_bytes, "last_damaged",
-                     (json_int_t)scrub.last_damaged, "records", (json_int_t)scrub.records, "bytes",
-                     (json_int_t)scrub.bytes, "damaged", (json_int_t)scrub.damaged);
+    return reef_scrub_json(&scrub);
 }
 
 // The present readers of the pool, reefd's own threads included; NULL if the lock file cannot be

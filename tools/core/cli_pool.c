@@ -177,12 +177,6 @@ reef_status reef_cli_states_kept(const reef_cli_pool *pool, bool **kept, reef_er
     return REEF_OK;
 }
 
-json_t *reef_cli_commit_json(const reef_commit *commit) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:s}", "number", (json_int_t)commit->number, "step",
-                     (json_int_t)commit->step, "stream_bytes", (json_int_t)commit->stream_bytes,
-                     "unix_ms", (json_int_t)commit->unix_ms, "root", CLI_HASH(commit->root));
-}
-
 // ---- texts --------------------------------------------------------------------------------------
 
 reef_status reef_cli_read_failed(const char *path, const char *action, int code, reef_error *err) {

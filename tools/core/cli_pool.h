@@ -67,7 +67,6 @@ uint64_t reef_cli_generation_experts(const reef_cli_pool *pool,
                                      const reef_generation_record *generation);
 json_t *reef_cli_generation_json(const reef_cli_pool *pool,
                                  const reef_generation_record *generation);
-json_t *reef_cli_commit_json(const reef_commit *commit);
 
 /**
  * The state that --as-of names, "now" without it. Of a moment the state that it is; people are told
