@@ -159,37 +159,6 @@ static reef_status check_usage(
                      generation, (unsigned long long)found.side * found.side, count);
 }
 
-// What is in the totals and in no window counts where the range has no beginning.
-static reef_status read_range(reef_txn *txn,
-                              uint32_t generation,
-                              uint32_t layer,
-                              size_t count,
-                              reef_usage_range *range,
-                              reef_usage *usage,
-                              reef_error *err) {
-    reef_usage_range always = {.until_ms = UINT64_MAX};
-    uint64_t *known = calloc(2 * count + 1, sizeof(*known)),
-             *in_range = calloc(2 * count + 1, sizeof(*in_range));
-    reef_status status = REEF_OK;
-    if (known == NULL || in_range == NULL)
-        status =
-            reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts", count);
-    if (status == REEF_OK) status = reef_usage_read(txn, generation, layer, count, usage, err);
-    if (status == REEF_OK)
-        status = reef_usage_sum(txn, generation, layer, count, &always, known, err);
-    if (status == REEF_OK)
-        status = reef_usage_sum(txn, generation, layer, count, range, in_range, err);
-    for (size_t n = 0; status == REEF_OK && n < count; n++) {
-        // Without a beginning the range includes what no window has.
-        bool all = range->since_ms == 0;
-        usage[n].count = in_range[2 * n] + (all ? usage[n].count - known[2 * n] : 0);
-        usage[n].score = in_range[2 * n + 1] + (all ? usage[n].score - known[2 * n + 1] : 0);
-    }
-    free(known);
-    free(in_range);
-    return status;
-}
-
 // How many experts the commit has that is read: records are as long. A state that was opened may
 // have fewer, where a writer has grown the generation since, and what a writer has not committed
 // yet more.
@@ -220,8 +189,7 @@ static reef_status read_usage(reef_pool *pool,
     if (status == REEF_OK && (*out = calloc(room + 1, sizeof(**out))) == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts", room);
     if (status == REEF_OK && stored > 0)
-        status = range == NULL ? reef_usage_read(txn, generation, layer, stored, *out, err)
-                               : read_range(txn, generation, layer, stored, range, *out, err);
+        status = reef_usage_range_read(txn, generation, layer, stored, range, *out, NULL, err);
     reef_txn_abort(txn);
     return status;
 }

@@ -4,7 +4,6 @@
 #include "reef_log.h"
 #include "reef_usage.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 // ---- summing up ---------------------------------------------------------------------------------
@@ -48,73 +47,6 @@ static void summarise(reef_usage_layer *layer, const reef_usage *usage, size_t e
             (double)usage[layer->top[i]].count / (double)layer->summary.selections;
 }
 
-// ---- a range of time ----------------------------------------------------------------------------
-
-// The store sums rows of two numbers, which are what a reef_usage is.
-static reef_status sum(reef_txn *txn,
-                       const reef_generation_record *generation,
-                       uint32_t layer,
-                       size_t expert_count,
-                       reef_usage_range *range,
-                       reef_usage **out,
-                       reef_error *err) {
-    *out = calloc(expert_count, sizeof(**out));
-    if (*out == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of a layer");
-    return reef_usage_sum(txn, generation->generation, layer, expert_count, range, (uint64_t *)*out,
-                          err);
-}
-
-// What is in the totals and in no window; the total of one expert becomes that.
-static reef_status take_windows(reef_usage *total,
-                                const reef_usage *windows,
-                                size_t expert,
-                                reef_error *err) {
-    // Windows and totals are written by different commits of different code. If they contradict
-    // each other, the file is damaged.
-    if (windows->count > total->count || windows->score > total->score)
-        return reef_fail(err, REEF_ERR_CORRUPT,
-                         "usage over time says that expert %zu was chosen %" PRIu64
-                         " times, but its total is %" PRIu64,
-                         expert, windows->count, total->count);
-    total->count -= windows->count;
-    total->score -= windows->score;
-    return REEF_OK;
-}
-
-reef_status reef_usage_range_read(reef_txn *txn,
-                                  const reef_generation_record *generation,
-                                  uint32_t layer,
-                                  reef_usage_range *range,
-                                  reef_usage **usage,
-                                  uint64_t *before,
-                                  reef_error *err) {
-    *usage = NULL;
-    *before = 0;
-    size_t expert_count = (size_t)generation->side * generation->side;
-    // All windows ever, to find what was counted before there were windows.
-    reef_usage_range always = {.until_ms = UINT64_MAX};
-    reef_usage *windows = NULL, *rest = calloc(expert_count, sizeof(*rest));
-    if (rest == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of a layer");
-    reef_status status =
-        reef_usage_read(txn, generation->generation, layer, expert_count, rest, err);
-    if (status == REEF_OK)
-        status = sum(txn, generation, layer, expert_count, &always, &windows, err);
-    if (status == REEF_OK) status = sum(txn, generation, layer, expert_count, range, usage, err);
-    // What lies before the first window belongs to ranges that have no beginning.
-    for (size_t i = 0; status == REEF_OK && i < expert_count; i++) {
-        status = take_windows(&rest[i], &windows[i], i, err);
-        *before += rest[i].count;
-        if (range->since_ms > 0) continue;
-        (*usage)[i].count += rest[i].count;
-        (*usage)[i].score += rest[i].score;
-    }
-    free(windows);
-    free(rest);
-    return status;
-}
-
 reef_status reef_usage_layer_read(reef_txn *txn,
                                   const reef_generation_record *generation,
                                   uint32_t layer,
@@ -122,20 +54,15 @@ reef_status reef_usage_layer_read(reef_txn *txn,
                                   reef_usage_layer *out,
                                   reef_error *err) {
     size_t expert_count = (size_t)generation->side * generation->side;
-    reef_usage *usage = NULL;
-    reef_status status = REEF_OK;
     *out = (reef_usage_layer){0};
     // A range needs windows; without one the totals are the answer, which cost a single read.
-    if (range != NULL) {
-        out->range = *range;
-        status =
-            reef_usage_range_read(txn, generation, layer, &out->range, &usage, &out->before, err);
-    } else {
-        usage = calloc(expert_count, sizeof(*usage));
-        status = usage != NULL
-                     ? reef_usage_read(txn, generation->generation, layer, expert_count, usage, err)
-                     : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of a layer");
-    }
+    if (range != NULL) out->range = *range;
+    reef_usage *usage = calloc(expert_count, sizeof(*usage));
+    if (usage == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of a layer");
+    reef_status status =
+        reef_usage_range_read(txn, generation->generation, layer, expert_count,
+                              range != NULL ? &out->range : NULL, usage, &out->before, err);
     if (status == REEF_OK) summarise(out, usage, expert_count);
     free(usage);
     return status;

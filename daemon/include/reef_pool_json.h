@@ -83,21 +83,6 @@ REEF_MUST_CHECK reef_status reef_usage_layer_read(reef_txn *txn,
                                                   const reef_usage_range *range,
                                                   reef_usage_layer *out,
                                                   reef_error *err);
-/**
- * What each expert of a layer was used in a range of time; what is known in total only counts where
- * it has no beginning.
- *
- * usage   written: (experts of the generation) on the heap, also after an error; NULL where there
- *         was no memory
- * before  written: selections that are known in total only
- */
-REEF_MUST_CHECK reef_status reef_usage_range_read(reef_txn *txn,
-                                                  const reef_generation_record *generation,
-                                                  uint32_t layer,
-                                                  reef_usage_range *range,
-                                                  reef_usage **usage,
-                                                  uint64_t *before,
-                                                  reef_error *err);
 json_t *reef_usage_layer_json(uint32_t index, const reef_usage_layer *layer, bool ranged);
 
 // ---- parts of replies ---------------------------------------------------------------------------

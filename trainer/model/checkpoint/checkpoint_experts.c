@@ -1,7 +1,7 @@
 // Experts of a generation as records, in blocks: rows, moments, flags and usage.
 #include "checkpoint_internal.h"
-#include "reef_usage.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -302,6 +302,63 @@ reef_status reef_usage_read(reef_txn *txn,
                             reef_error *err) {
     return read_table(txn, REEF_DB_USAGE, generation, layer, expert_count, sizeof(*usage), usage,
                       err);
+}
+
+// Add what is in the totals and in no window to what windows of the range have.
+static reef_status add_rest(size_t expert_count,
+                            reef_usage *usage,
+                            const reef_usage *totals,
+                            const reef_usage *windows,
+                            bool counts,
+                            uint64_t *before,
+                            reef_error *err) {
+    for (size_t n = 0; n < expert_count; n++) {
+        // They are written by different commits of different code. If they contradict each other,
+        // the file is damaged.
+        if (windows[n].count > totals[n].count || windows[n].score > totals[n].score)
+            return reef_fail(err, REEF_ERR_CORRUPT,
+                             "usage over time says that expert %zu was chosen %" PRIu64
+                             " times, but its total is %" PRIu64,
+                             n, windows[n].count, totals[n].count);
+        *before += totals[n].count - windows[n].count;
+        if (!counts) continue;
+        usage[n].count += totals[n].count - windows[n].count;
+        usage[n].score += totals[n].score - windows[n].score;
+    }
+    return REEF_OK;
+}
+
+reef_status reef_usage_range_read(reef_txn *txn,
+                                  uint32_t generation,
+                                  uint32_t layer,
+                                  size_t expert_count,
+                                  reef_usage_range *range,
+                                  reef_usage *usage,
+                                  uint64_t *before,
+                                  reef_error *err) {
+    uint64_t unused, *rest = before != NULL ? before : &unused;
+    *rest = 0;
+    if (range == NULL) return reef_usage_read(txn, generation, layer, expert_count, usage, err);
+    // All windows ever, to find what was counted before there were windows. The store sums rows of
+    // two numbers, which are what a reef_usage is.
+    reef_usage_range always = {.until_ms = UINT64_MAX};
+    reef_usage *totals = calloc(2 * expert_count + 1, sizeof(*totals));
+    if (totals == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts",
+                         expert_count);
+    reef_usage *windows = totals + expert_count;
+    memset(usage, 0, expert_count * sizeof(*usage));
+    reef_status status = reef_usage_read(txn, generation, layer, expert_count, totals, err);
+    if (status == REEF_OK)
+        status =
+            reef_usage_sum(txn, generation, layer, expert_count, &always, (uint64_t *)windows, err);
+    if (status == REEF_OK)
+        status =
+            reef_usage_sum(txn, generation, layer, expert_count, range, (uint64_t *)usage, err);
+    if (status == REEF_OK)
+        status = add_rest(expert_count, usage, totals, windows, range->since_ms == 0, rest, err);
+    free(totals);
+    return status;
 }
 
 reef_status reef_flags_read(reef_txn *txn,

@@ -6,6 +6,7 @@
 #include "reef_config.h"
 #include "reef_context.h"
 #include "reef_snapshot.h"
+#include "reef_usage.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -338,6 +339,20 @@ REEF_API REEF_MUST_CHECK reef_status reef_usage_read(reef_txn *txn,
                                                      size_t expert_count,
                                                      reef_usage *usage,
                                                      reef_error *err);
+/**
+ * The same in a range of time (reef_usage.h; NULL: ever). What is known in total only counts where
+ * the range has no beginning; *before (may be NULL) is written: how many selections that are.
+ *
+ * Errors: those of reef_usage_sum; CORRUPT also where windows have more than the total; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_usage_range_read(reef_txn *txn,
+                                                           uint32_t generation,
+                                                           uint32_t layer,
+                                                           size_t expert_count,
+                                                           reef_usage_range *range,
+                                                           reef_usage *usage,
+                                                           uint64_t *before,
+                                                           reef_error *err);
 REEF_API REEF_MUST_CHECK reef_status reef_flags_read(reef_txn *txn,
                                                      uint32_t generation,
                                                      uint32_t layer,
