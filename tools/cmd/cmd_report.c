@@ -94,30 +94,35 @@ static domain *find_domain(const report *r, const char *name) {
     return NULL;
 }
 
-static reef_status read_domains(report *r, const reef_cli_call *cli, reef_error *err) {
-    r->domains = reef_cli_alloc(cli->given_count, sizeof(*r->domains));
-    r->names = reef_cli_alloc(cli->given_count, sizeof(*r->names));
+// What an option NAME=VALUE says; the name is its own for the time of the call.
+typedef reef_status (*take_named)(
+    report *r, const char *text, char *name, const char *value, reef_error *err);
+
+static reef_status read_named(
+    report *r, const reef_cli_call *cli, const char *option, take_named take, reef_error *err) {
     size_t cursor = 0;
-    const char *text;
-    while ((text = reef_cli_next(cli, "domain", &cursor))) {
-        char *name;
-        const char *path;
-        reef_status status = split("domain", text, &name, &path, err);
-        if (status != REEF_OK) return status;
-        // Looked up before the slot is used, or the name would find itself.
-        bool taken = find_domain(r, name) != NULL;
-        // The slot is counted first, so that release_report() frees the name on failure.
-        r->names[r->count] = name;
-        domain *d = &r->domains[r->count++];
-        *d = (domain){.name = name, .path = path, .fresh = NAN};
-        if (taken) return reef_fail(err, REEF_ERR_INVALID, "domain %.64s is given twice", name);
-        // Read now: a missing file should be found before an hour of evaluation.
-        status = reef_cli_text_read(&d->file, path, err);
-        if (status != REEF_OK) return status;
+    const char *text, *value;
+    char *name;
+    reef_status status = REEF_OK;
+    while (status == REEF_OK && (text = reef_cli_next(cli, option, &cursor))) {
+        status = split(option, text, &name, &value, err);
+        if (status != REEF_OK) break;
+        status = take(r, text, name, value, err);
+        free(name);
     }
-    if (r->count == 0)
-        return reef_fail(err, REEF_ERR_INVALID, "no domain is given: --domain NAME=FILE");
-    return REEF_OK;
+    return status;
+}
+
+static reef_status take_domain(
+    report *r, const char *text, char *name, const char *path, reef_error *err) {
+    (void)text;
+    if (find_domain(r, name) != NULL)
+        return reef_fail(err, REEF_ERR_INVALID, "domain %.64s is given twice", name);
+    domain *d = &r->domains[r->count];
+    *d = (domain){.name = reef_cli_format("%s", name), .path = path, .fresh = NAN};
+    r->names[r->count++] = d->name;
+    // Read now: a missing file should be found before an hour of evaluation.
+    return reef_cli_text_read(&d->file, path, err);
 }
 
 static reef_status read_truth(report *r,
@@ -166,22 +171,11 @@ static reef_status read_number(
     return REEF_OK;
 }
 
-static reef_status read_fresh(report *r, const reef_cli_call *cli, reef_error *err) {
-    size_t cursor = 0;
-    const char *text;
-    while ((text = reef_cli_next(cli, "fresh", &cursor))) {
-        char *name;
-        const char *value;
-        reef_status status = split("fresh", text, &name, &value, err);
-        if (status != REEF_OK) return status;
-        domain *d = find_domain(r, name);
-        free(name);
-        if (d == NULL)
-            return reef_fail(err, REEF_ERR_INVALID, "--fresh %.64s names no --domain", text);
-        status = read_number("fresh", text, value, &d->fresh, err);
-        if (status != REEF_OK) return status;
-    }
-    return REEF_OK;
+static reef_status take_fresh(
+    report *r, const char *text, char *name, const char *value, reef_error *err) {
+    domain *d = find_domain(r, name);
+    if (d == NULL) return reef_fail(err, REEF_ERR_INVALID, "--fresh %.64s names no --domain", text);
+    return read_number("fresh", text, value, &d->fresh, err);
 }
 
 // NAME is the domain's own generation, NAME@G is generation G. A domain may have an "@" in its
@@ -203,35 +197,28 @@ static reef_status read_sealed_name(
     return REEF_OK;
 }
 
-static reef_status read_sealed(report *r, const reef_cli_call *cli, reef_error *err) {
-    r->sealed = reef_cli_alloc(cli->given_count, sizeof(*r->sealed));
-    size_t cursor = 0;
-    const char *text;
-    while ((text = reef_cli_next(cli, "sealed-bits", &cursor))) {
-        char *name;
-        const char *value;
-        sealed_bits *sealed = &r->sealed[r->sealed_count++];
-        reef_status status = split("sealed-bits", text, &name, &value, err);
-        if (status != REEF_OK) return status;
-        status = read_sealed_name(r, text, name, sealed, err);
-        free(name);
-        if (status == REEF_OK) status = read_number("sealed-bits", text, value, &sealed->bits, err);
-        if (status != REEF_OK) return status;
-    }
-    return REEF_OK;
+static reef_status take_sealed(
+    report *r, const char *text, char *name, const char *value, reef_error *err) {
+    sealed_bits *sealed = &r->sealed[r->sealed_count++];
+    reef_status status = read_sealed_name(r, text, name, sealed, err);
+    return status == REEF_OK ? read_number("sealed-bits", text, value, &sealed->bits, err) : status;
 }
 
 static reef_status read_request(report *r,
                                 const reef_cli_call *cli,
                                 const reef_cli_pool *pool,
                                 reef_error *err) {
+    r->domains = reef_cli_alloc(cli->given_count, sizeof(*r->domains));
+    r->names = reef_cli_alloc(cli->given_count, sizeof(*r->names));
+    r->sealed = reef_cli_alloc(cli->given_count, sizeof(*r->sealed));
     if (reef_cli_text(cli, "out") == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--out DIR is missing: where to write the report");
-    reef_status status = read_domains(r, cli, err);
+    reef_status status = read_named(r, cli, "domain", take_domain, err);
+    if (status == REEF_OK && r->count == 0)
+        status = reef_fail(err, REEF_ERR_INVALID, "no domain is given: --domain NAME=FILE");
     if (status == REEF_OK) status = read_truth(r, cli, pool, err);
-    if (status == REEF_OK) status = read_fresh(r, cli, err);
-    if (status == REEF_OK) status = read_sealed(r, cli, err);
-    return status;
+    if (status == REEF_OK) status = read_named(r, cli, "fresh", take_fresh, err);
+    return status == REEF_OK ? read_named(r, cli, "sealed-bits", take_sealed, err) : status;
 }
 
 static void release_report(report *r) {

@@ -22,6 +22,7 @@ static void add_part(reef_learned_text *out, const uint8_t *bytes, size_t count,
     if (left == 0) return;
     memcpy(out->bytes + out->count, first, left);
     out->count += left;
+    out->ends = reef_cli_grown(out->ends, out->part_count, &out->part_capacity, sizeof(*out->ends));
     out->ends[out->part_count++] = out->count;
 }
 
@@ -34,15 +35,6 @@ static void take_memories(reef_learned_text *out, const reef_model *model, size_
         add_part(out, bytes, count, all);
     }
     free(bytes);
-}
-
-static reef_status count_window(
-    void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err) {
-    size_t *sizes = context;
-    (void)generation, (void)bytes, (void)err;
-    sizes[0]++;
-    sizes[1] += count;
-    return REEF_OK;
 }
 
 typedef struct window_list {
@@ -64,16 +56,10 @@ static reef_status take_windows(reef_learned_text *out,
                                 reef_store *store,
                                 reef_error *err) {
     reef_txn *txn = NULL;
-    size_t sizes[2] = {0, 0}; // windows, and their bytes
+    window_list list = {out, reef_model_generation_count(model)};
+    out->is_sampled = true;
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_reservoir_scan(txn, count_window, sizes, err);
-    if (status == REEF_OK) {
-        out->is_sampled = true;
-        out->bytes = reef_cli_alloc(sizes[1] + 1, 1);
-        out->ends = reef_cli_alloc(sizes[0] + 1, sizeof(*out->ends));
-        window_list list = {out, reef_model_generation_count(model)};
-        status = reef_reservoir_scan(txn, take_window, &list, err);
-    }
+    if (status == REEF_OK) status = reef_reservoir_scan(txn, take_window, &list, err);
     reef_txn_abort(txn);
     return status;
 }
@@ -85,9 +71,8 @@ reef_status reef_learned_text_read(reef_learned_text *out,
     *out = (reef_learned_text){0};
     size_t memories = 0, generations = reef_model_generation_count(model);
     for (uint32_t g = 0; g < generations; g++) memories += reef_model_text(model, g, NULL, 0) > 0;
-    if (memories == 0) return take_windows(out, model, store, err);
     out->bytes = reef_cli_alloc(REEF_SCORED_TEXT_BYTES_MAX, 1);
-    out->ends = reef_cli_alloc(memories, sizeof(*out->ends));
+    if (memories == 0) return take_windows(out, model, store, err);
     take_memories(out, model, memories);
     return REEF_OK;
 }
@@ -146,17 +131,20 @@ static reef_status score_by_model(reef_model *model,
     return status;
 }
 
-reef_status reef_learned_text_score(const reef_learned_text *text,
-                                    reef_model *model,
-                                    bool frozen,
-                                    reef_learned_text *out,
-                                    float **bits,
-                                    reef_line_scorer *scorer,
-                                    reef_cli_progress *progress,
-                                    reef_error *err) {
+// The last fifth of each memory's text, scored by a new memory that learned what lies before it: what
+// a memory has learned is no surprise to it. Windows of the reservoir are scored by the model itself,
+// all of them. `out` is what was scored, as parts of its own, also after an error, with the `bits` of
+// each byte; lines that were not scored are added to the scorer: scores of the others go by them.
+static reef_status score_text(const reef_learned_text *text,
+                              reef_model *model,
+                              bool frozen,
+                              reef_learned_text *out,
+                              float **bits,
+                              reef_line_scorer *scorer,
+                              reef_cli_progress *progress,
+                              reef_error *err) {
     *out = (reef_learned_text){.is_sampled = text->is_sampled};
     out->bytes = reef_cli_alloc(text->count + 1, 1);
-    out->ends = reef_cli_alloc(text->part_count + 1, sizeof(*out->ends));
     *bits = reef_cli_alloc(text->count + 1, sizeof(**bits));
     reef_status status = REEF_OK;
     for (size_t p = 0, begin = 0; status == REEF_OK && p < text->part_count; p++) {
@@ -247,8 +235,7 @@ reef_status reef_alarm_set(reef_alarm *alarm,
     reef_cli_progress progress;
     reef_cli_progress_start(&progress, "setting the threshold", text.count, "B");
     if (status == REEF_OK)
-        status =
-            reef_learned_text_score(&text, model, frozen, &scored, &bits, scorer, &progress, err);
+        status = score_text(&text, model, frozen, &scored, &bits, scorer, &progress, err);
     reef_cli_progress_end(&progress);
     if (status != REEF_OK) goto cleanup;
     reef_scored_lines_init(&lines, scorer, scored.bytes, bits, scored.count, 0);

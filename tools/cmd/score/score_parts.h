@@ -164,7 +164,7 @@ typedef struct reef_learned_text {
     uint8_t *bytes; // (count)
     size_t count;
     size_t *ends; // (part_count) where each part ends, behind a newline
-    size_t part_count;
+    size_t part_count, part_capacity;
     bool is_sampled; // windows of the reservoir
 } reef_learned_text;
 
@@ -177,26 +177,6 @@ REEF_MUST_CHECK reef_status reef_learned_text_read(reef_learned_text *out,
                                                    reef_store *store,
                                                    reef_error *err);
 void reef_learned_text_release(reef_learned_text *text); // accepts zeros
-
-/**
- * The last fifth of each memory's text, scored by a new memory that learned what lies before it: as
- * if it were not known yet. What a memory has learned is no surprise to it. Windows of the
- * reservoir are scored by the model itself, all of them.
- *
- * frozen  as of reef score
- * out     written: what was scored, as parts of its own; release it, on failure too
- * bits    written: (out->count) of each byte; free() it, NULL after an error
- * scorer  lines that were not scored are added: they are what scores of the others go by
- * progress  shows bytes of `text`
- */
-REEF_MUST_CHECK reef_status reef_learned_text_score(const reef_learned_text *text,
-                                                    reef_model *model,
-                                                    bool frozen,
-                                                    reef_learned_text *out,
-                                                    float **bits,
-                                                    reef_line_scorer *scorer,
-                                                    reef_cli_progress *progress,
-                                                    reef_error *err);
 
 // ---- learned_text.c: alarms ---------------------------------------------------------------------
 //
@@ -216,7 +196,7 @@ REEF_MUST_CHECK reef_status reef_alarm_read(reef_alarm *out,
                                             const reef_cli_call *cli,
                                             reef_error *err);
 /**
- * Set the threshold on the learned lines (reef_learned_text_score), or on their sessions. The
+ * Set the threshold on the learned lines, as if they were not known yet, or on their sessions. The
  * lowest one that at most `percent` of them exceed.
  *
  * sessions  NULL: lines
