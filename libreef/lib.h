@@ -62,11 +62,6 @@ reef_lib_take(void *own, size_t own_bytes, const void *theirs, const char *name,
 REEF_MUST_CHECK reef_status
 reef_lib_give(void *theirs, const void *own, size_t own_bytes, const char *name, reef_error *err);
 
-/**
- * The model of the state that is asked for: of a writer that of its last commit, which first is
- * what was trained.
- */
-REEF_MUST_CHECK reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err);
 /** CORRUPT where a kind is damaged: a program would not hear that others answer for it. */
 REEF_MUST_CHECK reef_status reef_lib_check_kinds(const reef_model *model, reef_error *err);
 /** After a question: release what is read in place until the next one. */

@@ -243,7 +243,7 @@ static reef_status load_pool(reef_pool *pool,
     reef_status status = reef_store_open(&pool->store, path,
                                          &(reef_store_options){.write = options->write != 0}, err);
     if (status != REEF_OK) return status;
-    // A writer opens a model at the first question only (reef_lib_catch_up).
+    // A writer opens a model at the first question only (catch_up).
     if (options->write) {
         status = reef_trainer_open(&pool->trainer, pool->store, &training, err);
         if (status == REEF_OK) pool->config = *reef_trainer_config(pool->trainer);

@@ -139,12 +139,6 @@ typedef struct file_score {
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX];
 } file_score;
 
-static void print_shares(reef_cli_table *table, const file_score *score, uint32_t generations) {
-    char *shares = reef_cli_shares(score->fire_share, generations);
-    reef_cli_table_cell(table, "%s", shares);
-    free(shares);
-}
-
 static void print_scores(const reef_cli_file *files,
                          const file_score *scores,
                          size_t count,
@@ -154,11 +148,12 @@ static void print_scores(const reef_cli_file *files,
                                    by_contexts ? "answered % by kind" : "fired % by generation"};
     reef_cli_table *table = reef_cli_table_new("<>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
+        const reef_score *score = &scores[i].score;
+        char *shares = reef_cli_shares(scores[i].fire_share, reef_model_generation_count(model));
         reef_cli_table_cell(table, "%s", files[i].path);
-        reef_cli_table_cells(table, "%s\t%.4f", CLI_COUNT(scores[i].score.bytes),
-                             scores[i].score.bits_per_byte);
-        reef_cli_table_cell(table, "%.3f", exp2(scores[i].score.bits_per_byte));
-        print_shares(table, &scores[i], reef_model_generation_count(model));
+        reef_cli_table_cells(table, "%s\t%.4f\t%.3f\t%s", CLI_COUNT(score->bytes),
+                             score->bits_per_byte, exp2(score->bits_per_byte), shares);
+        free(shares);
     }
     reef_cli_table_show(table);
 }
@@ -219,9 +214,8 @@ static void print_inputs(const reef_cli_file *file, const file_score *score) {
     reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
     for (size_t i = 0; i < count; i++) {
         if (score->hits[order[i]] <= 0) continue;
-        reef_cli_table_cell(table, "%s", reef_memory_input_name(order[i]));
-        reef_cli_table_cell(table, "%.2f", 100 * score->shares[order[i]]);
-        reef_cli_table_cell(table, "%.1f", 100 * score->hits[order[i]]);
+        reef_cli_table_cells(table, "%s\t%.2f\t%.1f", reef_memory_input_name(order[i]),
+                             100 * score->shares[order[i]], 100 * score->hits[order[i]]);
     }
     printf("\n%s:\n", file->path);
     reef_cli_table_show(table);

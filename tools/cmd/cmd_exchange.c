@@ -8,12 +8,10 @@
 #include "reef_pool_json.h"
 #include "reef_system.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const reef_cli_option POOL_OPTIONS[] = {
@@ -64,14 +62,6 @@ typedef struct copy_report {
     double seconds;
 } copy_report;
 
-static uint64_t data_bytes(const char *pool) {
-    char *path = reef_cli_format("%s/data.mdb", pool);
-    struct stat info;
-    uint64_t bytes = stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
-    free(path);
-    return bytes;
-}
-
 static reef_status verify_copy(const char *to, copy_report *report, reef_error *err) {
     reef_status status = reef_store_verify(to, NULL, NULL, &report->check, err);
     report->verified = status == REEF_OK;
@@ -89,7 +79,7 @@ static reef_status copy_pool(const reef_cli_call *cli, copy_report *report, reef
     // A reader's transaction: the daemon commits on while the copy is written.
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
-    report->bytes_before = data_bytes(cli->pool);
+    report->bytes_before = reef_cli_pool_bytes(cli->pool);
     // The same checks as of the copy: whether the target is new, and has room.
     if (cli->dry_run) status = reef_store_check_copy(reef_store_path(store), to, err);
     if (status == REEF_OK)
@@ -100,7 +90,7 @@ static reef_status copy_pool(const reef_cli_call *cli, copy_report *report, reef
     if (status == REEF_OK && reef_cli_text(cli, "no-verify") == NULL)
         status = verify_copy(to, report, err);
     // Smaller than before, because LMDB's compacting copy leaves free pages out.
-    report->bytes_after = data_bytes(to);
+    report->bytes_after = reef_cli_pool_bytes(to);
     report->seconds = reef_seconds() - started;
     return status;
 }

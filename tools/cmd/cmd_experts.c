@@ -95,6 +95,17 @@ static reef_status parse_request(const reef_cli_call *cli, request *asked, reef_
                : status;
 }
 
+static reef_status check_layer(const reef_config *config, uint64_t layer, reef_error *err) {
+    if (layer >= config->layers)
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
+                         "there is no layer %" PRIu64 ": the model has 0 to %" PRIu32, layer,
+                         config->layers - 1);
+    if (reef_layer_retrieves(config, (uint32_t)layer)) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved", layer,
+                     reef_ffw_text(reef_layer_ffw(config, (uint32_t)layer)));
+}
+
 // --generation and --layer; *generation and *layer keep their values where these are not given.
 static reef_status read_place(const reef_cli_call *cli,
                               const reef_cli_pool *pool,
@@ -108,8 +119,7 @@ static reef_status read_place(const reef_cli_call *cli,
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no generation %" PRIu64 ": the pool has 0 to %" PRIu32,
                          *generation, pool->generation_count - 1);
-    return reef_cli_text(cli, "layer") == NULL ? REEF_OK
-                                               : reef_cli_layer_check(&pool->config, *layer, err);
+    return reef_cli_text(cli, "layer") == NULL ? REEF_OK : check_layer(&pool->config, *layer, err);
 }
 
 // ---- reading ------------------------------------------------------------------------------------
@@ -354,8 +364,7 @@ static void print_histogram(const reef_usage_layer *layer) {
         memset(bar, '#', length);
         bar[length] = '\0';
         bucket_name(b, name);
-        reef_cli_table_cell(table, "%s", name);
-        reef_cli_table_cells(table, "%s\t%s", CLI_COUNT(layer->buckets[b]), bar);
+        reef_cli_table_cells(table, "%s\t%s\t%s", name, CLI_COUNT(layer->buckets[b]), bar);
     }
     reef_cli_table_show(table);
 }

@@ -6,6 +6,7 @@
 #include "reef_pool_json.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 const reef_cli_manual reef_generations_manual = {
@@ -62,57 +63,59 @@ const reef_cli_manual reef_prune_manual = {
 
 // ---- the list -----------------------------------------------------------------------------------
 
-static void add_row(reef_cli_table *table,
-                    const reef_cli_pool *pool,
-                    const reef_generation_record *g,
-                    const reef_usage_summary *usage,
-                    const reef_memory_stats *memory,
-                    bool kept,
-                    const char *name) {
+// What is known of a generation.
+typedef struct row {
+    const reef_generation_record *record;
+    reef_usage_summary usage;
+    reef_memory_stats memory;
+    bool kept; // the state as of it
+    const char *name;
+} row;
+
+static void add_row(reef_cli_table *table, const reef_cli_pool *pool, const row *r) {
+    const reef_generation_record *g = r->record;
+    const reef_memory_stats *memory = &r->memory;
     bool net = reef_cli_has_net(&pool->config);
     reef_cli_table_cell(table, "%" PRIu32, g->generation);
-    if (net) {
+    if (net)
         reef_cli_table_cells(table, "%" PRIu32 " x %" PRIu32 "\t%s\t%s", g->side, g->side,
                              CLI_COUNT(reef_cli_generation_experts(pool, g)),
                              reef_rows_dtype_text(g->dtype));
-    }
-    reef_cli_table_cell(table, "%s", !kept ? "pruned" : g->sealed ? "sealed" : "open");
-    const reef_config *config = &pool->config;
-    reef_cli_table_cell(table, "%s", CLI_COUNT(g->opened_at));
-    reef_cli_table_cell(table, "%s", g->sealed ? CLI_COUNT(g->sealed_at) : "");
-    if (net) {
-        reef_cli_table_cells(table, "%.1f\t%.3f", usage->used_percent, usage->unevenness);
-    }
-    if (config->context_memory == 0) return;
+    reef_cli_table_cells(table, "%s\t%s\t%s",
+                         !r->kept    ? "pruned"
+                         : g->sealed ? "sealed"
+                                     : "open",
+                         CLI_COUNT(g->opened_at), g->sealed ? CLI_COUNT(g->sealed_at) : "");
+    if (net) reef_cli_table_cells(table, "%.1f\t%.3f", r->usage.used_percent, r->usage.unevenness);
+    if (pool->config.context_memory == 0) return;
     uint64_t slots = memory->cells + memory->trees, used = memory->cells_used + memory->trees_used;
     bool learned = memory->learned_bytes > 0;
     reef_cli_table_cell(table, "%s", learned ? CLI_BYTES(memory->learned_bytes) : "-");
     // Of a memory that was never stored nothing else is known.
     reef_cli_table_cell(table, "%s", slots > 0 ? CLI_BYTES(memory->bytes) : "-");
-    if (slots > 0)
-        reef_cli_table_cell(table, "%.1f", 100 * (double)used / (double)slots);
-    else
-        reef_cli_table_cell(table, "-");
+    reef_cli_table_real(table, 1, slots > 0 ? 100 * (double)used / (double)slots : (double)NAN,
+                        "-");
     if (g->continues > 0)
         reef_cli_table_cell(table, "continues %" PRIu32, g->continues - 1);
     else
-        reef_cli_table_cell(table, "%s", name[0] == '\0' ? "-" : name);
+        reef_cli_table_cell(table, "%s", r->name[0] == '\0' ? "-" : r->name);
 }
 
-static json_t *row_json(const reef_cli_pool *pool,
-                        const reef_generation_record *g,
-                        const reef_usage_summary *usage,
-                        const reef_memory_stats *memory,
-                        bool kept,
-                        const char *name) {
-    json_t *object = reef_cli_generation_json(pool, g);
-    json_object_set_new(object, "used_percent", reef_cli_real(usage->used_percent));
-    json_object_set_new(object, "unevenness", reef_cli_real(usage->unevenness));
-    json_object_set_new(object, "selections", json_integer((json_int_t)usage->selections));
+static json_t *generation_json(const reef_cli_pool *pool,
+                               const reef_generation_record *generation) {
+    return reef_generation_json(generation, reef_config_retrieving_layers(&pool->config));
+}
+
+static json_t *row_json(const reef_cli_pool *pool, const row *r) {
+    json_t *object = generation_json(pool, r->record);
+    json_object_set_new(object, "used_percent", reef_cli_real(r->usage.used_percent));
+    json_object_set_new(object, "unevenness", reef_cli_real(r->usage.unevenness));
+    json_object_set_new(object, "selections", json_integer((json_int_t)r->usage.selections));
     json_object_set_new(object, "context_memory",
-                        memory->learned_bytes > 0 ? reef_memory_stats_json(memory) : json_null());
-    json_object_set_new(object, "pruned", json_boolean(!kept));
-    json_object_set_new(object, "kind_name", reef_cli_name(name));
+                        r->memory.learned_bytes > 0 ? reef_memory_stats_json(&r->memory)
+                                                    : json_null());
+    json_object_set_new(object, "pruned", json_boolean(!r->kept));
+    json_object_set_new(object, "kind_name", reef_cli_name(r->name));
     return object;
 }
 
@@ -139,16 +142,15 @@ static reef_status collect_generations(reef_cli_pool *pool,
                                        json_t *array,
                                        reef_error *err) {
     for (uint32_t g = 0; g < pool->generation_count; g++) {
-        reef_usage_summary usage;
-        reef_status status = reef_cli_usage_summary(pool, &pool->generations[g], &usage, err);
-        reef_memory_stats memory = {0};
-        if (status == REEF_OK) status = read_memory(pool, g, &memory, err);
+        row r = {.record = &pool->generations[g],
+                 .kept = kept[g],
+                 .name = reef_kind_list_name(kinds, g)};
+        reef_status status = reef_cli_usage_summary(pool, r.record, &r.usage, err);
+        if (status == REEF_OK) status = read_memory(pool, g, &r.memory, err);
         if (status != REEF_OK) return status;
         // Table and document are filled together: both outputs show the same rows.
-        const char *name = reef_kind_list_name(kinds, g);
-        add_row(table, pool, &pool->generations[g], &usage, &memory, kept[g], name);
-        json_array_append_new(
-            array, row_json(pool, &pool->generations[g], &usage, &memory, kept[g], name));
+        add_row(table, pool, &r);
+        json_array_append_new(array, row_json(pool, &r));
     }
     return REEF_OK;
 }
@@ -231,13 +233,13 @@ static reef_status seal_json(reef_cli_call *cli,
                              const json_t *result,
                              reef_error *err) {
     json_t *opened =
-        cli->dry_run ? json_null() : reef_cli_generation_json(pool, &pool->generations[sealed + 1]);
+        cli->dry_run ? json_null() : generation_json(pool, &pool->generations[sealed + 1]);
     json_t *bytes = cli->dry_run ? json_null() : json_copy(json_object_get(result, "loss_bytes"));
     return reef_cli_reply(
         cli,
         json_pack("{s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "seal_dtype", dtype,
-                  "sealed", reef_cli_generation_json(pool, &pool->generations[sealed]), "opened",
-                  opened, "loss_bytes", bytes, "loss_before", loss_json(result, "loss_before"),
+                  "sealed", generation_json(pool, &pool->generations[sealed]), "opened", opened,
+                  "loss_bytes", bytes, "loss_before", loss_json(result, "loss_before"),
                   "loss_after", loss_json(result, "loss_after")),
         err);
 }

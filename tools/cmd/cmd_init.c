@@ -243,25 +243,20 @@ static void print_size(const making *m) {
     printf("and %s more for each sealed generation\n", reef_cli_bytes(m->generation_bytes, more));
 }
 
-// What only a pool that was made can tell is null in a dry run.
-static json_t *measured(const reef_cli_call *cli, uint64_t value) {
-    return cli->dry_run ? json_null() : json_integer((json_int_t)value);
-}
-
 static json_t *making_json(const reef_cli_call *cli, const making *m) {
     char *text = reef_config_format(&m->config);
     json_t *config = text != NULL ? json_loads(text, 0, NULL) : NULL, *chosen = json_null();
     free(text);
     if (m->size != NULL)
-        chosen =
-            json_pack("{s:s, s:o, s:I, s:I}", "name", m->size->name, "budget_bytes",
-                      m->budget_bytes ? json_integer((json_int_t)m->budget_bytes) : json_null(),
-                      "memory_bytes", (json_int_t)m->memory_bytes, "generation_bytes",
-                      (json_int_t)m->generation_bytes);
+        chosen = json_pack("{s:s, s:o, s:I, s:I}", "name", m->size->name, "budget_bytes",
+                           reef_cli_known(m->budget_bytes > 0, m->budget_bytes), "memory_bytes",
+                           (json_int_t)m->memory_bytes, "generation_bytes",
+                           (json_int_t)m->generation_bytes);
     return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool),
                      "created", !cli->dry_run, "experts", (json_int_t)experts_made(m), "parameters",
-                     measured(cli, m->parameters), "file_bytes", measured(cli, m->file_bytes),
-                     "config", config, "size", chosen);
+                     reef_cli_known(!cli->dry_run, m->parameters), "file_bytes",
+                     reef_cli_known(!cli->dry_run, m->file_bytes), "config", config, "size",
+                     chosen);
 }
 
 static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *err) {

@@ -200,6 +200,20 @@ static json_t *list_json(const reef_kind_list *list,
     return json_pack("{s:s, s:o}", "as_of", as_of, "kinds", kinds);
 }
 
+static reef_status read_as_of(const reef_cli_call *cli,
+                              reef_cli_pool *pool,
+                              char name[REEF_NAME_BYTES_MAX + 1],
+                              reef_kind_list *out,
+                              reef_error *err) {
+    reef_txn *txn = NULL;
+    *out = (reef_kind_list){0};
+    reef_status status = reef_cli_as_of(cli, pool->store, name, err);
+    if (status == REEF_OK) status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_kind_list_read_as_of(txn, name, out, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
 // All kinds in the state that --as-of names, and the one that the command names, or NULL; the list
 // is the caller's, even after an error.
 static reef_status read_kinds(reef_cli_call *cli,
@@ -212,7 +226,7 @@ static reef_status read_kinds(reef_cli_call *cli,
     *list = (reef_kind_list){0};
     *out = NULL;
     reef_status status = reef_cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = reef_cli_kinds_read_as_of(cli, &pool, as_of, list, err);
+    if (status == REEF_OK) status = read_as_of(cli, &pool, as_of, list, err);
     if (status == REEF_OK && cli->operand_count > 0) {
         status = reef_kind_find(list, cli->operands[0], &kind, err);
         if (status == REEF_OK) *out = reef_kind_list_find(list, kind);

@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define BITS_MAX 64.0
 
@@ -532,14 +533,24 @@ static reef_status write_report(report *r,
     return status;
 }
 
+// Make the directory, or accept one that is there and no pool.
+static reef_status make_directory(const char *path, reef_error *err) {
+    char *whole = reef_cli_format("%s/report.json", path);
+    reef_status status = reef_store_check_output(whole, err);
+    free(whole);
+    if (status == REEF_OK && mkdir(path, 0777) != 0 && errno != EEXIST)
+        status = reef_fail(err, REEF_ERR_IO, "cannot make the directory %.160s: %s", path,
+                           strerror(errno));
+    return status;
+}
+
 reef_status reef_cmd_report(reef_cli_call *cli, reef_error *err) {
     report r = {0};
     reef_cli_pool pool = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = read_request(&r, cli, &pool, err);
     // The directory is tried before the evaluation, which may take an hour.
-    if (status == REEF_OK)
-        status = reef_cli_output_directory(reef_cli_text(cli, "out"), "report.json", err);
+    if (status == REEF_OK) status = make_directory(reef_cli_text(cli, "out"), err);
     if (status == REEF_OK) {
         status = assign_generations(&r, &pool, err);
         if (status == REEF_OK) status = measure_domains(&r, cli, &pool, err);

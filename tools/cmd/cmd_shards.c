@@ -49,14 +49,6 @@ typedef struct sources {
     size_t count;
 } sources;
 
-static bool is_pool(const char *path) {
-    struct stat info;
-    char *file = reef_cli_format("%s/data.mdb", path);
-    bool is = stat(file, &info) == 0;
-    free(file);
-    return is;
-}
-
 static bool is_same_directory(const char *one, const char *other) {
     struct stat a, b;
     return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
@@ -85,12 +77,12 @@ static reef_status add_source(sources *s, const char *path, reef_error *err) {
 
 // A pool, or all shards that a directory holds.
 static reef_status add_path(sources *s, const char *path, reef_error *err) {
-    if (is_pool(path)) return add_source(s, path, err);
+    if (reef_cli_pool_bytes(path) > 0) return add_source(s, path, err);
     reef_status status = REEF_OK;
     size_t rank = 0;
     for (; status == REEF_OK; rank++) {
         char *shard = reef_cli_format("%s/rank-%zu", path, rank);
-        bool there = is_pool(shard);
+        bool there = reef_cli_pool_bytes(shard) > 0;
         if (there) status = add_source(s, shard, err);
         free(shard);
         if (!there) break;

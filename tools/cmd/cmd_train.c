@@ -199,11 +199,18 @@ static reef_status read_request(train *t, reef_error *err) {
     return status;
 }
 
+static reef_status check_stream(const reef_cli_pool *pool, reef_error *err) {
+    if (!reef_config_is_layer(&pool->config)) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "the pool holds a layer by itself, which has no stream; "
+                     "a program that uses it through libreef trains it");
+}
+
 static reef_status open_pool(train *t, reef_error *err) {
     reef_status status = reef_cli_store_open(&t->pool.store, t->cli, !t->cli->dry_run,
                                              "stop it first, or push to it with reef ingest", err);
     if (status == REEF_OK) status = reef_cli_pool_refresh(&t->pool, err);
-    return status == REEF_OK ? reef_cli_pool_has_stream(&t->pool, err) : status;
+    return status == REEF_OK ? check_stream(&t->pool, err) : status;
 }
 
 static reef_status open_trainer(train *t, reef_error *err) {

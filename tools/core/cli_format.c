@@ -235,7 +235,8 @@ bool reef_cli_colours(void) {
            strcmp(kind, "dumb") != 0;
 }
 
-size_t reef_cli_columns(FILE *out) {
+// Columns of the terminal that `out` is; 0: it is none, and lines may be of any length.
+static size_t terminal_columns(FILE *out) {
     struct winsize size;
     if (isatty(fileno(out)) != 1 || ioctl(fileno(out), TIOCGWINSZ, &size) != 0) return 0;
     return size.ws_col;
@@ -318,7 +319,7 @@ void reef_cli_table_print(const reef_cli_table *table, FILE *out) {
     assert(table->columns > 0);
     size_t *widths = reef_cli_alloc(table->columns, sizeof(*widths));
     for (size_t c = 0; c < table->columns; c++) widths[c] = column_width(table, c);
-    size_t before = 2 * (table->columns - 1), terminal = reef_cli_columns(out);
+    size_t before = 2 * (table->columns - 1), terminal = terminal_columns(out);
     for (size_t c = 0; c + 1 < table->columns; c++) before += widths[c];
     // Text in the last column takes what the terminal has left, and in a file as much as it needs.
     bool cuts = table->alignment[table->columns - 1] == '<' && terminal > before + LAST_COLUMNS_MIN;

@@ -58,9 +58,6 @@ size_t reef_cli_width(const char *text);
  */
 bool reef_cli_colours(void);
 
-/** Columns of the terminal that `out` is; 0: it is none, and lines may be of any length. */
-size_t reef_cli_columns(FILE *out);
-
 /** A table whose columns line up. */
 typedef struct reef_cli_table reef_cli_table;
 

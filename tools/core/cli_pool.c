@@ -21,32 +21,27 @@
 
 // ---- pools --------------------------------------------------------------------------------------
 
-reef_status reef_cli_pool_has_stream(const reef_cli_pool *pool, reef_error *err) {
-    if (!reef_config_is_layer(&pool->config)) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "the pool holds a layer by itself, which has no stream; "
-                     "a program that uses it through libreef trains it");
-}
-
 const char *reef_cli_stream_unit(const reef_config *config) {
     // Of a layer every row of a backward that trained counts one.
     return reef_config_is_layer(config) ? "row" : "byte";
 }
 
-static uint64_t file_bytes(const char *path) {
+uint64_t reef_cli_pool_bytes(const char *pool) {
     struct stat info;
-    return stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    char *path = reef_cli_format("%s/data.mdb", pool);
+    uint64_t bytes = stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    free(path);
+    return bytes;
 }
 
-// Of the pool's file, or of all its shards.
-static uint64_t data_file_bytes(const reef_store *store) {
+// Of the pool, or of all its shards.
+static uint64_t store_bytes(const reef_store *store) {
     uint64_t bytes = 0;
     uint32_t count = reef_store_part_count(store);
+    if (count == 1) return reef_cli_pool_bytes(reef_store_path(store));
     for (uint32_t rank = 0; rank < count; rank++) {
-        char *path = count == 1 ? reef_cli_format("%s/data.mdb", reef_store_path(store))
-                                : reef_cli_format("%s/rank-%" PRIu32 "/data.mdb",
-                                                  reef_store_path(store), rank);
-        bytes += file_bytes(path);
+        char *path = reef_cli_format("%s/rank-%" PRIu32, reef_store_path(store), rank);
+        bytes += reef_cli_pool_bytes(path);
         free(path);
     }
     return bytes;
@@ -71,7 +66,7 @@ reef_status reef_cli_pool_refresh(reef_cli_pool *pool, reef_error *err) {
     if (status == REEF_OK) status = reef_commit_read(txn, &pool->commit, err);
     if (status == REEF_OK) status = read_generations(pool, txn, err);
     reef_txn_abort(txn); // a read has nothing to commit
-    pool->file_bytes = data_file_bytes(pool->store);
+    pool->file_bytes = store_bytes(pool->store);
     return status;
 }
 
@@ -109,12 +104,6 @@ reef_status reef_cli_as_of(const reef_cli_call *cli,
     return status;
 }
 
-reef_model_options reef_cli_model_options(const reef_cli_call *cli) {
-    return (reef_model_options){.threads = cli->threads,
-                                .memory_bytes = cli->memory_bytes,
-                                .frozen = reef_cli_text(cli, "frozen") != NULL};
-}
-
 void reef_cli_input_order(const double *shares, size_t order[REEF_MEMORY_INPUTS_MAX]) {
     // By insertion: there are some twenty, and equals keep their order.
     for (size_t i = 0, at; i < reef_memory_input_count(); i++) {
@@ -140,25 +129,9 @@ reef_status reef_cli_pool_has_net(const reef_cli_pool *pool, reef_error *err) {
                      "the stream (net_share 0)");
 }
 
-reef_status reef_cli_layer_check(const reef_config *config, uint64_t layer, reef_error *err) {
-    if (layer >= config->layers)
-        return reef_fail(err, REEF_ERR_NOT_FOUND,
-                         "there is no layer %" PRIu64 ": the model has 0 to %" PRIu32, layer,
-                         config->layers - 1);
-    if (reef_layer_retrieves(config, (uint32_t)layer)) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved", layer,
-                     reef_ffw_text(reef_layer_ffw(config, (uint32_t)layer)));
-}
-
 uint64_t reef_cli_generation_experts(const reef_cli_pool *pool,
                                      const reef_generation_record *generation) {
     return reef_generation_experts(generation, reef_config_retrieving_layers(&pool->config));
-}
-
-json_t *reef_cli_generation_json(const reef_cli_pool *pool,
-                                 const reef_generation_record *generation) {
-    return reef_generation_json(generation, reef_config_retrieving_layers(&pool->config));
 }
 
 reef_status reef_cli_states_kept(const reef_cli_pool *pool, bool **kept, reef_error *err) {
@@ -226,16 +199,6 @@ reef_status reef_cli_text_read(reef_cli_file *file, const char *path, reef_error
 reef_status reef_cli_write_failed(const char *path, int code, reef_error *err) {
     return reef_fail(err, code == ENOSPC ? REEF_ERR_FULL : REEF_ERR_IO, "cannot write %.160s: %s",
                      path, strerror(code));
-}
-
-reef_status reef_cli_output_directory(const char *path, const char *file, reef_error *err) {
-    char *whole = reef_cli_format("%s/%s", path, file);
-    reef_status status = reef_store_check_output(whole, err);
-    free(whole);
-    if (status == REEF_OK && mkdir(path, 0777) != 0 && errno != EEXIST)
-        status = reef_fail(err, REEF_ERR_IO, "cannot make the directory %.160s: %s", path,
-                           strerror(errno));
-    return status;
 }
 
 void reef_cli_file_release(reef_cli_file *file) {
@@ -317,20 +280,6 @@ reef_status reef_cli_kinds_read(reef_cli_pool *pool, reef_kind_list *out, reef_e
     return status;
 }
 
-reef_status reef_cli_kinds_read_as_of(const reef_cli_call *cli,
-                                      reef_cli_pool *pool,
-                                      char name[REEF_NAME_BYTES_MAX + 1],
-                                      reef_kind_list *out,
-                                      reef_error *err) {
-    reef_txn *txn = NULL;
-    *out = (reef_kind_list){0};
-    reef_status status = reef_cli_as_of(cli, pool->store, name, err);
-    if (status == REEF_OK) status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_kind_list_read_as_of(txn, name, out, err);
-    reef_txn_abort(txn);
-    return status;
-}
-
 // A command that opens a state again and again says it once.
 static bool is_told(const reef_cli_call *cli, const json_t *lost) {
     size_t i;
@@ -369,7 +318,9 @@ reef_status reef_cli_model_open(reef_model **out,
                                 reef_store *store,
                                 const char *as_of,
                                 reef_error *err) {
-    const reef_model_options options = reef_cli_model_options(cli);
+    const reef_model_options options = {.threads = cli->threads,
+                                        .memory_bytes = cli->memory_bytes,
+                                        .frozen = reef_cli_text(cli, "frozen") != NULL};
     reef_kind_list kinds = {0};
     reef_cli_pool pool = {.store = store};
     size_t count;

@@ -37,6 +37,8 @@ REEF_MUST_CHECK reef_status reef_cli_store_open(
 REEF_MUST_CHECK reef_status reef_cli_pool_open(reef_cli_pool *pool,
                                                const reef_cli_call *cli,
                                                reef_error *err);
+/** Size of the file in the directory of a pool or of a shard; 0: there is none. */
+uint64_t reef_cli_pool_bytes(const char *pool);
 /** Read everything but the store again. */
 REEF_MUST_CHECK reef_status reef_cli_pool_refresh(reef_cli_pool *pool, reef_error *err);
 void reef_cli_pool_close(reef_cli_pool *pool); // accepts the zeroed pool
@@ -54,19 +56,11 @@ REEF_MUST_CHECK reef_status reef_cli_states_kept(const reef_cli_pool *pool,
 bool reef_cli_has_net(const reef_config *config);
 /** INVALID for a pool without a net, in one line: its memories learn everything. */
 REEF_MUST_CHECK reef_status reef_cli_pool_has_net(const reef_cli_pool *pool, reef_error *err);
-/** NOT_FOUND no such layer; INVALID it retrieves no experts. */
-REEF_MUST_CHECK reef_status reef_cli_layer_check(const reef_config *config,
-                                                 uint64_t layer,
-                                                 reef_error *err);
-/** INVALID for a layer by itself, which no command trains. */
-REEF_MUST_CHECK reef_status reef_cli_pool_has_stream(const reef_cli_pool *pool, reef_error *err);
 /** What a stream is counted in: "byte", or "row" of a layer by itself. */
 const char *reef_cli_stream_unit(const reef_config *config);
 /** Experts of one generation in all layers together. */
 uint64_t reef_cli_generation_experts(const reef_cli_pool *pool,
                                      const reef_generation_record *generation);
-json_t *reef_cli_generation_json(const reef_cli_pool *pool,
-                                 const reef_generation_record *generation);
 
 /**
  * The state that --as-of names, "now" without it. Of a moment the state that it is; people are told
@@ -78,9 +72,6 @@ REEF_MUST_CHECK reef_status reef_cli_as_of(const reef_cli_call *cli,
                                            reef_store *store,
                                            char name[REEF_NAME_BYTES_MAX + 1],
                                            reef_error *err);
-
-/** How a command reads a pool: --threads, --memory, and --frozen where it has that. */
-reef_model_options reef_cli_model_options(const reef_cli_call *cli);
 
 /** Inputs of a context memory's mixer, those with the largest shares first. */
 void reef_cli_input_order(const double *shares, size_t order[REEF_MEMORY_INPUTS_MAX]);
@@ -127,13 +118,6 @@ void reef_cli_file_release(reef_cli_file *file); // accepts the zeroed file
  * otherwise IO.
  */
 REEF_MUST_CHECK reef_status reef_cli_write_failed(const char *path, int code, reef_error *err);
-/**
- * Make a directory for `file` and others, or accept one that is there. INVALID where it is a pool;
- * IO.
- */
-REEF_MUST_CHECK reef_status reef_cli_output_directory(const char *path,
-                                                      const char *file,
-                                                      reef_error *err);
 
 /** The loss curve of a pool. */
 typedef struct reef_cli_points {
@@ -168,12 +152,5 @@ REEF_MUST_CHECK reef_status reef_cli_model_open(reef_model **out,
 REEF_MUST_CHECK reef_status reef_cli_kinds_read(reef_cli_pool *pool,
                                                 reef_kind_list *out,
                                                 reef_error *err);
-
-/** Those of the state that --as-of names (reef_cli_as_of), whose name is copied to `name`. */
-REEF_MUST_CHECK reef_status reef_cli_kinds_read_as_of(const reef_cli_call *cli,
-                                                      reef_cli_pool *pool,
-                                                      char name[REEF_NAME_BYTES_MAX + 1],
-                                                      reef_kind_list *out,
-                                                      reef_error *err);
 
 #endif

@@ -76,42 +76,28 @@ void reef_cli_trainer_close(reef_cli_trainer *trainer) {
     reef_store_close(trainer->store);
 }
 
-// For writing the writer's lock is taken: a second process gets BUSY. A check must not stop a
-// daemon.
-static reef_status run_here(
-    const reef_cli_call *cli, bool write, json_t *request, json_t **result, reef_error *err) {
-    reef_cli_trainer own;
-    reef_status status = reef_cli_trainer_open(&own, cli, write, err);
-    if (status == REEF_OK) status = reef_command_run(own.trainer, request, result, err);
-    reef_cli_trainer_close(&own);
-    return status;
-}
-
 reef_status reef_cli_change(const reef_cli_call *cli,
                             json_t *request,
                             json_t **result,
                             reef_error *err) {
     *result = NULL;
     json_t *running = NULL;
+    reef_cli_trainer own;
     if (request == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "the request could not be built: names are UTF-8");
     // The status is asked first: NOT_FOUND from the change itself could also mean that its object
     // does not exist.
     reef_status status = reef_cli_daemon_request(cli, "status", &running, NULL);
     json_decref(running);
-    // A daemon that does not reply has the lock, so trying the pool would fail anyway.
-    status = status != REEF_ERR_NOT_FOUND ? call_daemon(cli, request, result, err)
-                                          : run_here(cli, true, request, result, err);
-    json_decref(request);
-    return status;
-}
-
-reef_status reef_cli_check(const reef_cli_call *cli,
-                           json_t *request,
-                           json_t **result,
-                           reef_error *err) {
-    *result = NULL;
-    reef_status status = run_here(cli, false, request, result, err);
+    if (status == REEF_ERR_NOT_FOUND) {
+        // Writing takes the lock: a second process gets BUSY.
+        status = reef_cli_trainer_open(&own, cli, true, err);
+        if (status == REEF_OK) status = reef_command_run(own.trainer, request, result, err);
+        reef_cli_trainer_close(&own);
+    } else {
+        // A daemon that does not reply has the lock, so trying the pool would fail anyway.
+        status = call_daemon(cli, request, result, err);
+    }
     json_decref(request);
     return status;
 }

@@ -32,14 +32,6 @@ REEF_MUST_CHECK reef_status reef_cli_change(const reef_cli_call *cli,
                                             json_t **result,
                                             reef_error *err);
 /**
- * What a dry run that takes its time asks: `request` (taken over), which changes nothing, of the
- * pool as its last commit left it. As reef_cli_change, and no daemon waits for it.
- */
-REEF_MUST_CHECK reef_status reef_cli_check(const reef_cli_call *cli,
-                                           json_t *request,
-                                           json_t **result,
-                                           reef_error *err);
-/**
  * Log, with --verbose, whether the command goes through the socket of a daemon or to the pool
  * itself.
  */

@@ -229,7 +229,7 @@ reef_status reef_alarm_set(reef_alarm *alarm,
     float *bits = NULL;
     double *scores = NULL;
     reef_scored_lines lines = {0};
-    const bool frozen = reef_cli_model_options(cli).frozen;
+    const bool frozen = reef_cli_text(cli, "frozen") != NULL;
     reef_status status = reef_learned_text_read(&text, model, store, err);
     if (status == REEF_OK) status = reef_line_scorer_new(&scorer, err);
     reef_cli_progress progress;
