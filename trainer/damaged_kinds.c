@@ -17,11 +17,6 @@
 
 // ---- what is damaged ----------------------------------------------------------------------------
 
-static bool is_kind(const reef_trainer *trainer, uint32_t kind) {
-    const reef_generation_record *info = &trainer->network.generations[kind]->info;
-    return reef_generation_begins_kind(info);
-}
-
 // memory  written: what is whole of it; lost->what is empty where that is all
 static reef_status look(const reef_trainer *trainer,
                         const reef_kind_heads *heads,
@@ -67,7 +62,7 @@ reef_status reef_kinds_check(const reef_trainer *trainer, reef_txn *txn, reef_er
     for (uint32_t kind = 0; status == REEF_OK && kind < open; kind++) {
         reef_generation_memory memory = {0};
         reef_lost_kind lost;
-        if (!is_kind(trainer, kind)) continue;
+        if (!reef_is_kind(trainer, kind)) continue;
         status = look(trainer, &heads, txn, kind, false, &memory, &lost, err);
         reef_generation_memory_release(&memory);
         if (status == REEF_OK && lost.what[0] != '\0') status = fail_damaged(trainer, &lost, err);
@@ -146,7 +141,7 @@ static reef_status recover_all(reef_trainer *trainer,
     reef_status status = reef_kind_heads_read(&heads, txn, &state, err);
     if (status != REEF_OK) return status;
     for (uint32_t kind = 0; status == REEF_OK && kind <= open; kind++) {
-        if (!is_kind(trainer, kind)) continue;
+        if (!reef_is_kind(trainer, kind)) continue;
         found[*count] = (reef_kind_recovery){0};
         status = recover_one(trainer, &heads, txn, kind, dry_run, &found[*count], err);
         *count += status == REEF_OK && found[*count].lost.what[0] != '\0';

@@ -10,6 +10,7 @@
 #include "posterior.h"
 #include "recall.h"
 #include "recognition.h"
+#include "reef_exchange.h"
 #include "reef_kinds.h"
 
 #include <assert.h>
@@ -22,12 +23,10 @@
 // ---- may they? ----------------------------------------------------------------------------------
 
 static reef_status check_kind(const reef_trainer *trainer, uint32_t kind, reef_error *err) {
-    const reef_network *network = &trainer->network;
     uint32_t into;
-    if (kind >= network->generation_count ||
-        !reef_generation_begins_kind(&network->generations[kind]->info))
-        return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no kind %" PRIu32, kind);
-    if ((size_t)kind + 1 == network->generation_count)
+    reef_status status = reef_check_kind(trainer, kind, err);
+    if (status != REEF_OK) return status;
+    if (kind == reef_open_generation(trainer)->info.generation)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the generation of kind %" PRIu32 " is open: seal it first", kind);
     if (reef_kind_is_merged(trainer, kind, &into))
@@ -57,16 +56,6 @@ typedef struct kept_text {
     uint8_t *bytes; // owned where it was read; elsewhere a view of one that was
     size_t count;
 } kept_text;
-
-// All that a memory keeps; the caller frees `bytes`.
-static reef_status read_kept(kept_text *out, const reef_memory *memory, reef_error *err) {
-    size_t count = reef_memory_text(memory, NULL, 0);
-    *out = (kept_text){.bytes = malloc(count + 1), .count = count};
-    if (out->bytes == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes of text", count);
-    (void)reef_memory_text(memory, out->bytes, count);
-    return REEF_OK;
-}
 
 // A view of its last bytes, `max` at most.
 static kept_text last_of(const kept_text *text, size_t max) {
@@ -154,7 +143,7 @@ static reef_status read_text(
     if (memory == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "kind %" PRIu32 " has learned nothing", kind);
     *learned = reef_memory_learned_bytes(memory);
-    return read_kept(out, memory, err);
+    return reef_trainer_kind_text(trainer, kind, UINT64_MAX, &out->bytes, &out->count, err);
 }
 
 // What reads the end of a text: memories of what precedes that end, of the other kind's text, and

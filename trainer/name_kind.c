@@ -13,11 +13,8 @@ static reef_status check_name(const reef_trainer *trainer,
                               uint32_t kind,
                               const char *name,
                               reef_error *err) {
-    const reef_network *network = &trainer->network;
-    if (kind >= network->generation_count ||
-        !reef_generation_begins_kind(&network->generations[kind]->info))
-        return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no kind %" PRIu32, kind);
-    reef_status status = name[0] == '\0' ? REEF_OK : reef_kind_name_check(name, err);
+    reef_status status = reef_check_kind(trainer, kind, err);
+    if (status == REEF_OK && name[0] != '\0') status = reef_kind_name_check(name, err);
     for (size_t i = 0; status == REEF_OK && i < trainer->kinds.names.count; i++) {
         const reef_kind_name *other = &trainer->kinds.names.all[i];
         if (other->kind != kind && strcmp(other->text, name) == 0)

@@ -35,7 +35,7 @@ typedef struct near_search {
 // Merged kinds have no memory any more.
 static bool has_level(const reef_trainer *trainer, uint32_t kind) {
     return kind < trainer->kinds.level_count && trainer->kinds.levels[kind].pieces > 0 &&
-           reef_generation_begins_kind(&trainer->network.generations[kind]->info);
+           reef_is_kind(trainer, kind);
 }
 
 static reef_status take_samples(near_search *s, reef_error *err) {

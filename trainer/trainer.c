@@ -213,7 +213,7 @@ void reef_trainer_close(reef_trainer *trainer) {
     reef_prequential_release(&trainer->stream.prequential);
     reef_kind_names_release(&trainer->kinds.names);
     reef_visit_log_release(&trainer->unstored.visit_log);
-    free(trainer->unstored.points);
+    free(trainer->unstored.points.all);
     free(trainer->unstored.events);
     free(trainer);
 }

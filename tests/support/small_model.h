@@ -48,7 +48,7 @@ static inline void add_generation(model_fixture *f, reef_dtype dtype) {
     reef_generation_record info = {.generation = (uint32_t)f->network.generation_count,
                                    .side = first ? 5 : 4,
                                    .dtype = REEF_F32};
-    must(reef_generation_new(&generation, &f->config, &info, &why));
+    must(reef_generation_new(&generation, &f->config, &info, (reef_row_division){0}, &why));
     const reef_generation *before =
         first ? NULL : f->network.generations[f->network.generation_count - 1];
     reef_generation_initialise(generation, &f->config, before);

@@ -42,7 +42,7 @@ static void settle(reef_trainer *trainer, const reef_commit *commit) {
 }
 
 static reef_status make_commit(reef_trainer *trainer,
-                               reef_commit_prelude prelude,
+                               reef_trainer_writer prelude,
                                void *context,
                                const char *snapshot_name,
                                reef_snapshot *snapshot,
@@ -95,7 +95,7 @@ static reef_status make_commit(reef_trainer *trainer,
 }
 
 static reef_status write_commit(reef_trainer *trainer,
-                                reef_commit_prelude prelude,
+                                reef_trainer_writer prelude,
                                 void *context,
                                 const char *snapshot_name,
                                 reef_snapshot *snapshot,
@@ -125,7 +125,7 @@ static reef_status commit_with(reef_trainer *trainer,
 }
 
 reef_status reef_trainer_commit_after(reef_trainer *trainer,
-                                      reef_commit_prelude prelude,
+                                      reef_trainer_writer prelude,
                                       void *context,
                                       reef_error *err) {
     reef_residency_unpin(&trainer->net.residency);

@@ -6,12 +6,12 @@
 
 #include <jansson.h>
 
-/** What a commit does in its transaction before it writes the trainer's state. */
-typedef reef_status (*reef_commit_prelude)(void *context, reef_txn *txn, reef_error *err);
-
-/** A commit with a prelude. Sealed rows are out of reach after it: see reef_trainer_pin. */
+/**
+ * A commit that begins with what `prelude` does in its transaction, before the trainer's state is
+ * written. Sealed rows are out of reach after it: see reef_trainer_pin.
+ */
 REEF_MUST_CHECK reef_status reef_trainer_commit_after(reef_trainer *trainer,
-                                                      reef_commit_prelude prelude,
+                                                      reef_trainer_writer prelude,
                                                       void *context,
                                                       reef_error *err);
 

@@ -49,11 +49,8 @@ reef_status reef_trainer_write(reef_trainer *trainer,
 
 // ---- compact ------------------------------------------------------------------------------------
 //
-// Compaction of usage over time, between two commits of the trainer.
-//
-// The mechanism is the store's (store/usage_compact.c). What is added here: no transaction of ours
-// may hold the map while the writer needs to enlarge it, so rows that are read in place are
-// unpinned first.
+// Compaction of usage over time, between two commits of the trainer. The mechanism is the store's
+// (store/usage_compact.c).
 
 reef_status reef_trainer_compact(reef_trainer *trainer,
                                  reef_usage_compaction *out,

@@ -87,7 +87,6 @@ reef_batch reef_batch_make(reef_trainer *trainer,
                            size_t windows,
                            size_t retain_windows,
                            bool gradient) {
-    const reef_config *config = &trainer->network.config;
     // Nothing is copied: the batch lends the trainer's arrays and is good until the next one is
     // placed.
     return (reef_batch){
@@ -97,7 +96,7 @@ reef_batch reef_batch_make(reef_trainer *trainer,
         .targets = trainer->batch.targets,
         .weight = gradient ? trainer->batch.weight : NULL,
         .fire = trainer->batch.fire,
-        .fire_stride = reef_batch_windows(config) * config->context,
+        .fire_stride = reef_batch_stride(trainer),
     };
 }
 

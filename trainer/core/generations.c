@@ -8,8 +8,8 @@ reef_status reef_generations_first(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     reef_generation *generation = NULL;
     reef_generation_record info = {.side = config->side, .dtype = REEF_F32};
-    reef_status status = reef_generation_new_divided(&generation, config, &info,
-                                                     reef_trainer_division(trainer), err);
+    reef_status status =
+        reef_generation_new(&generation, config, &info, reef_trainer_division(trainer), err);
     if (status != REEF_OK) return status;
     reef_generation_initialise(generation, config, NULL);
     return reef_network_append(&trainer->network, generation, err);

@@ -21,12 +21,7 @@
 
 // ---- points in memory ---------------------------------------------------------------------------
 
-typedef struct points {
-    reef_point *all; // on the heap
-    size_t count, room;
-} points;
-
-static reef_status add_point(points *to, const reef_point *point, reef_error *err) {
+static reef_status add_point(reef_points *to, const reef_point *point, reef_error *err) {
     if (to->count == to->room) {
         size_t room = to->room * 2 + 64;
         reef_point *all = realloc(to->all, room * sizeof(*all));
@@ -55,36 +50,21 @@ static reef_point decode_point(const uint8_t at[POINT_BYTES], uint32_t level) {
     return point;
 }
 
-reef_status reef_series_add_at(
+reef_status reef_series_add(
     reef_trainer *trainer, uint64_t step, uint64_t stream_bytes, double bits, reef_error *err) {
-    points to = {trainer->unstored.points, trainer->unstored.point_count,
-                 trainer->unstored.point_capacity};
-    // The arrays move into a small struct and back, because the same code appends to the points
-    // that are read from a pool.
-    reef_status status = add_point(&to,
-                                   &(reef_point){
-                                       .step = step,
-                                       .stream_bytes = stream_bytes,
-                                       .bits_per_byte = (float)bits,
-                                       .generation = reef_open_generation(trainer)->info.generation,
-                                   },
-                                   err);
-    trainer->unstored.points = to.all;
-    trainer->unstored.point_count = to.count;
-    trainer->unstored.point_capacity = to.room;
-    return status;
-}
-
-reef_status reef_series_add(reef_trainer *trainer, double bits, reef_error *err) {
-    return reef_series_add_at(trainer, trainer->step, trainer->stream_bytes, bits, err);
+    const reef_point point = {.step = step,
+                              .stream_bytes = stream_bytes,
+                              .bits_per_byte = (float)bits,
+                              .generation = reef_open_generation(trainer)->info.generation};
+    return add_point(&trainer->unstored.points, &point, err);
 }
 
 // ---- records ------------------------------------------------------------------------------------
 
 // What a scan finds: all points, of one level or of all, and the records that they stand in.
 typedef struct found {
-    points points;  // levels in rising order, within one oldest first
-    uint32_t level; // only this one, or UINT32_MAX
+    reef_points points; // levels in rising order, within one oldest first
+    uint32_t level;     // only this one, or UINT32_MAX
     struct found_record {
         uint32_t level;
         uint64_t sequence;
@@ -215,10 +195,10 @@ static reef_status fold_level(reef_txn *txn, uint32_t level, size_t *left, reef_
 
 // The points are counted once, when a trainer commits for the first time; from then on it knows.
 reef_status reef_series_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
-    size_t count = trainer->unstored.point_count;
+    size_t count = trainer->unstored.points.count;
     trainer->unstored.series_points_put = trainer->unstored.series_points;
     if (count == 0) return REEF_OK;
-    reef_status status = put_record(txn, 0, trainer->unstored.points, count, err);
+    reef_status status = put_record(txn, 0, trainer->unstored.points.all, count, err);
     // The count is stored plus 1, so that 0 can mean that it is not known yet.
     size_t raw = trainer->unstored.series_points + count;
     if (status != REEF_OK) return status;
@@ -236,7 +216,7 @@ reef_status reef_series_put(reef_trainer *trainer, reef_txn *txn, reef_error *er
 }
 
 void reef_series_settle(reef_trainer *trainer) {
-    trainer->unstored.point_count = 0;
+    trainer->unstored.points.count = 0;
     trainer->unstored.series_points = trainer->unstored.series_points_put;
 }
 

@@ -4,10 +4,8 @@
 
 #include "trainer_internal.h"
 
-/** A point of the loss, of the batch that ends where the stream stands. */
-REEF_MUST_CHECK reef_status reef_series_add(reef_trainer *trainer, double bits, reef_error *err);
-/** The same of an earlier batch, which ended at `stream_bytes`; `step` was the trainer's. */
-REEF_MUST_CHECK reef_status reef_series_add_at(
+/** A point of the loss, of a batch that ended at `stream_bytes`; `step` was the trainer's. */
+REEF_MUST_CHECK reef_status reef_series_add(
     reef_trainer *trainer, uint64_t step, uint64_t stream_bytes, double bits, reef_error *err);
 
 /**

@@ -150,10 +150,15 @@ typedef struct reef_trainer_batch {
     size_t retain_windows; // of the batch that was assembled last
 } reef_trainer_batch;
 
+/** Points of the loss, oldest first. */
+typedef struct reef_points {
+    reef_point *all; // owned
+    size_t count, room;
+} reef_points;
+
 /** What the next commit writes beside generations and the stream. */
 typedef struct reef_trainer_unstored {
-    reef_point *points;
-    size_t point_count, point_capacity;
+    reef_points points;
     size_t series_points;     // raw ones in the pool, plus 1; 0: not counted yet
     size_t series_points_put; // the same, once the transaction under way has been committed
     char **events;
@@ -210,6 +215,20 @@ static inline reef_row_division reef_trainer_division(const reef_trainer *traine
 
 static inline reef_generation *reef_open_generation(const reef_trainer *trainer) {
     return trainer->network.generations[trainer->network.generation_count - 1];
+}
+
+/** Did a generation of that number begin a kind? */
+static inline bool reef_is_kind(const reef_trainer *trainer, uint32_t kind) {
+    return kind < trainer->network.generation_count &&
+           reef_generation_begins_kind(&trainer->network.generations[kind]->info);
+}
+
+/** NOT_FOUND where none did. */
+static inline reef_status reef_check_kind(const reef_trainer *trainer,
+                                          uint32_t kind,
+                                          reef_error *err) {
+    if (reef_is_kind(trainer, kind)) return REEF_OK;
+    return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no kind %u", kind);
 }
 
 /** Choose `ops`, and allocate everything that the configuration decides, except generations. */

@@ -23,12 +23,7 @@ static reef_key key_of(uint32_t level, uint64_t sequence) {
 
 // ---- lists --------------------------------------------------------------------------------------
 
-typedef struct visits {
-    reef_kind_visit *all; // on the heap
-    size_t count, capacity;
-} visits;
-
-static reef_status reserve(visits *v, size_t count, reef_error *err) {
+static reef_status reserve(reef_visits *v, size_t count, reef_error *err) {
     if (count <= v->capacity) return REEF_OK;
     size_t capacity = 2 * count;
     reef_kind_visit *all = realloc(v->all, capacity * sizeof(*all));
@@ -38,7 +33,10 @@ static reef_status reserve(visits *v, size_t count, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status append(visits *v, const reef_kind_visit *more, size_t count, reef_error *err) {
+static reef_status append(reef_visits *v,
+                          const reef_kind_visit *more,
+                          size_t count,
+                          reef_error *err) {
     reef_status status = reserve(v, v->count + count, err);
     if (status != REEF_OK || count == 0) return status;
     memcpy(v->all + v->count, more, count * sizeof(*more));
@@ -57,7 +55,7 @@ static bool goes_on(const reef_kind_visit *visit, const reef_kind_visit *next) {
 }
 
 // Sums are in the order of kinds.
-static reef_status add_to_sums(visits *sums, const reef_kind_visit *visit, reef_error *err) {
+static reef_status add_to_sums(reef_visits *sums, const reef_kind_visit *visit, reef_error *err) {
     size_t at = 0;
     while (at < sums->count && sums->all[at].kind < visit->kind) at++;
     if (at < sums->count && sums->all[at].kind == visit->kind) {
@@ -79,25 +77,21 @@ reef_status reef_visit_log_add(
     reef_visit_log *log, uint32_t kind, uint64_t to, uint64_t bytes, double bits, reef_error *err) {
     const reef_kind_visit next = {
         .kind = kind, .count = 1, .from = to - bytes, .to = to, .learned = bytes, .bits = bits};
-    if (log->count > 0 && goes_on(&log->visits[log->count - 1], &next)) {
-        join(&log->visits[log->count - 1], &next);
-        return REEF_OK;
-    }
-    visits v = {log->visits, log->count, log->capacity};
-    reef_status status = append(&v, &next, 1, err);
-    *log = (reef_visit_log){v.all, v.count, v.capacity, log->is_known, log->sequence};
-    return status;
+    reef_visits *v = &log->visits;
+    if (v->count == 0 || !goes_on(&v->all[v->count - 1], &next)) return append(v, &next, 1, err);
+    join(&v->all[v->count - 1], &next);
+    return REEF_OK;
 }
 
 void reef_visit_log_release(reef_visit_log *log) {
-    free(log->visits);
+    free(log->visits.all);
     *log = (reef_visit_log){0};
 }
 
 // ---- records ------------------------------------------------------------------------------------
 
 static reef_status read_record(
-    reef_txn *txn, uint32_t level, uint64_t sequence, visits *out, reef_error *err) {
+    reef_txn *txn, uint32_t level, uint64_t sequence, reef_visits *out, reef_error *err) {
     const reef_key key = key_of(level, sequence);
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
@@ -152,24 +146,25 @@ static reef_status find_range(reef_txn *txn, range *out, reef_error *err) {
 // What the pool's last record has, before what came since the trainer was opened.
 static reef_status learn_last(reef_visit_log *log, reef_txn *txn, reef_error *err) {
     range r;
-    visits v = {0};
+    reef_visits v = {0};
+    const reef_visits *since = &log->visits;
     reef_status status = find_range(txn, &r, err);
     if (status == REEF_OK && r.found) status = read_record(txn, 0, r.last, &v, err);
-    size_t joined = v.count > 0 && log->count > 0 && goes_on(&v.all[v.count - 1], &log->visits[0]);
-    if (joined) join(&v.all[v.count - 1], &log->visits[0]);
-    if (status == REEF_OK) status = append(&v, log->visits + joined, log->count - joined, err);
+    size_t joined = v.count > 0 && since->count > 0 && goes_on(&v.all[v.count - 1], since->all);
+    if (joined) join(&v.all[v.count - 1], since->all);
+    if (status == REEF_OK) status = append(&v, since->all + joined, since->count - joined, err);
     if (status != REEF_OK) {
         free(v.all);
         return status;
     }
-    free(log->visits);
-    *log = (reef_visit_log){v.all, v.count, v.capacity, true, r.found ? r.last : 0};
+    free(log->visits.all);
+    *log = (reef_visit_log){v, true, r.found ? r.last : 0};
     return REEF_OK;
 }
 
 static reef_status fold(reef_txn *txn, uint64_t sequence, reef_error *err) {
     const reef_key key = key_of(0, sequence);
-    visits old = {0}, sums = {0};
+    reef_visits old = {0}, sums = {0};
     reef_status status = read_record(txn, 0, sequence, &old, err);
     if (status == REEF_OK && old.count > 0) status = read_record(txn, 1, 0, &sums, err);
     for (size_t i = 0; status == REEF_OK && i < old.count; i++)
@@ -183,13 +178,14 @@ static reef_status fold(reef_txn *txn, uint64_t sequence, reef_error *err) {
 }
 
 reef_status reef_visit_log_put(reef_visit_log *log, reef_txn *txn, reef_error *err) {
+    const reef_visits *v = &log->visits;
     reef_status status = REEF_OK;
-    if (log->count == 0) return REEF_OK;
+    if (v->count == 0) return REEF_OK;
     if (!log->is_known) status = learn_last(log, txn, err);
-    for (size_t at = 0; status == REEF_OK && at < log->count; at += RECORD_VISITS) {
-        size_t count = log->count - at < RECORD_VISITS ? log->count - at : RECORD_VISITS;
+    for (size_t at = 0; status == REEF_OK && at < v->count; at += RECORD_VISITS) {
+        size_t count = v->count - at < RECORD_VISITS ? v->count - at : RECORD_VISITS;
         uint64_t sequence = log->sequence + at / RECORD_VISITS;
-        status = put_record(txn, 0, sequence, log->visits + at, count, err);
+        status = put_record(txn, 0, sequence, v->all + at, count, err);
         if (status == REEF_OK && sequence >= RECORDS_MAX)
             status = fold(txn, sequence - RECORDS_MAX, err);
     }
@@ -197,12 +193,13 @@ reef_status reef_visit_log_put(reef_visit_log *log, reef_txn *txn, reef_error *e
 }
 
 void reef_visit_log_settle(reef_visit_log *log) {
-    if (log->count <= RECORD_VISITS) return;
+    reef_visits *v = &log->visits;
+    if (v->count <= RECORD_VISITS) return;
     // The last record stays: what comes next may belong to it.
-    size_t full = (log->count - 1) / RECORD_VISITS;
-    log->count -= full * RECORD_VISITS;
+    size_t full = (v->count - 1) / RECORD_VISITS;
+    v->count -= full * RECORD_VISITS;
     log->sequence += full;
-    memmove(log->visits, log->visits + full * RECORD_VISITS, log->count * sizeof(*log->visits));
+    memmove(v->all, v->all + full * RECORD_VISITS, v->count * sizeof(*v->all));
 }
 
 // ---- reading ------------------------------------------------------------------------------------
@@ -212,7 +209,7 @@ reef_status reef_visit_log_read(reef_txn *txn,
                                 size_t *count,
                                 reef_error *err) {
     range r;
-    visits v = {0};
+    reef_visits v = {0};
     *out = NULL;
     *count = 0;
     reef_status status = find_range(txn, &r, err);
@@ -243,7 +240,7 @@ bool reef_visit_cut(reef_kind_visit *visit, uint64_t stream_bytes) {
 static reef_status cut_record(
     reef_txn *txn, uint32_t level, uint64_t sequence, uint64_t stream_bytes, reef_error *err) {
     const reef_key key = key_of(level, sequence);
-    visits v = {0};
+    reef_visits v = {0};
     size_t kept = 0;
     reef_status status = read_record(txn, level, sequence, &v, err);
     for (size_t i = 0; i < v.count; i++)

@@ -5,11 +5,15 @@
 
 #include "reef_kinds.h"
 
-typedef struct reef_visit_log {
-    reef_kind_visit *visits; // owned; those of the last record, if it is known, and since
+typedef struct reef_visits {
+    reef_kind_visit *all; // owned
     size_t count, capacity;
-    bool is_known;     // the pool's last record has been read
-    uint64_t sequence; // of the record that the first of them is in
+} reef_visits;
+
+typedef struct reef_visit_log {
+    reef_visits visits; // those of the last record, if it is known, and since
+    bool is_known;      // the pool's last record has been read
+    uint64_t sequence;  // of the record that the first of them is in
 } reef_visit_log;
 
 /** A kind has learned `bytes` up to position `to`, at `bits` in all. NO_MEMORY. */

@@ -174,15 +174,13 @@ static uint64_t experts_of(const importing *i) {
 
 static reef_status check_room(const importing *i, reef_error *err) {
     const reef_config *config = &i->trainer->network.config;
-    uint64_t more = experts_of(i);
-    uint64_t now = reef_room_experts(i->trainer);
     if (config->kinds_max > 0 && reef_room_kinds(i->trainer) >= config->kinds_max)
         return reef_room_fail(i->trainer, err);
-    if (config->experts_max == 0 || now + more <= config->experts_max) return REEF_OK;
+    if (reef_room_for_experts(i->trainer, (uint64_t)i->info.side * i->info.side)) return REEF_OK;
     return reef_fail(err, REEF_ERR_FULL,
                      "%.80s has %" PRIu64 " experts, the pool %" PRIu64
                      ", and it was made for experts_max %" PRIu64,
-                     i->name, more, now, config->experts_max);
+                     i->name, experts_of(i), reef_room_experts(i->trainer), config->experts_max);
 }
 
 static reef_status check_origin(const importing *i, reef_error *err) {

@@ -56,12 +56,10 @@ reef_status reef_trainer_exchange_seal(reef_trainer *trainer, reef_error *err) {
 // ---- what a kind has learned --------------------------------------------------------------------
 
 bool reef_trainer_kind_goes_on(const reef_trainer *trainer, uint32_t kind, uint32_t *out) {
-    const reef_network *network = &trainer->network;
+    const uint32_t open = reef_open_generation(trainer)->info.generation;
     // A chain of mergings has an end, but what is read from a pool may not.
-    for (size_t i = 0; i < network->generation_count; i++) {
-        if ((size_t)kind + 1 >= network->generation_count ||
-            !reef_generation_begins_kind(&network->generations[kind]->info))
-            return false;
+    for (uint32_t i = 0; i <= open; i++) {
+        if (kind >= open || !reef_is_kind(trainer, kind)) return false;
         *out = kind;
         if (!reef_kind_is_merged(trainer, kind, &kind)) return true;
     }
@@ -102,9 +100,7 @@ reef_status reef_trainer_kind_is_empty(const reef_trainer *trainer,
 
 bool reef_trainer_kind_level(const reef_trainer *trainer, uint32_t kind, reef_kind_level *out) {
     if (kind >= trainer->kinds.level_count || trainer->kinds.levels[kind].pieces == 0) return false;
-    const reef_kind_level *level = &trainer->kinds.levels[kind];
-    *out = (reef_kind_level){
-        .pieces = level->pieces, .mean = level->mean, .deviation = level->deviation};
+    *out = trainer->kinds.levels[kind];
     return true;
 }
 

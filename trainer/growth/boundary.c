@@ -99,7 +99,7 @@ reef_status reef_growth_next(reef_generation **out,
     if (info.generation >= REEF_GENERATION_COUNT_MAX)
         return reef_fail(err, REEF_ERR_FULL, "the pool has %u generations, the most there can be",
                          info.generation);
-    reef_status status = reef_generation_new_divided(out, config, &info, open->division, err);
+    reef_status status = reef_generation_new(out, config, &info, open->division, err);
     if (status == REEF_OK) reef_generation_initialise(*out, config, open);
     return status;
 }

@@ -108,7 +108,7 @@ static reef_status make_branch(reef_generation **out,
     info.parent = from->info.generation;
     info.continues = 0;
     info.side = from->info.side;
-    reef_status status = reef_generation_new_divided(out, config, &info, open->division, err);
+    reef_status status = reef_generation_new(out, config, &info, open->division, err);
     if (status != REEF_OK) return status;
     // Everything that is not copied starts as in a new generation.
     reef_generation_initialise(*out, config, open);

@@ -285,9 +285,7 @@ void reef_kind_list_release(reef_kind_list *list) {
 }
 
 const reef_kind_facts *reef_kind_list_find(const reef_kind_list *list, uint32_t kind) {
-    for (size_t i = 0; i < list->count; i++)
-        if (list->kinds[i].kind == kind) return &list->kinds[i];
-    return NULL;
+    return kind_of(list, kind);
 }
 
 const char *reef_kind_list_name(const reef_kind_list *list, uint32_t kind) {

@@ -115,14 +115,20 @@ reef_status reef_kind_head_add(reef_trainer *trainer,
     return REEF_OK;
 }
 
+static reef_status find_or_add(reef_trainer *trainer,
+                               uint32_t kind,
+                               reef_kind_head **out,
+                               reef_error *err) {
+    *out = reef_kind_head_find(trainer, kind);
+    return *out == NULL ? reef_kind_head_add(trainer, kind, out, err) : REEF_OK;
+}
+
 // The head of a kind, read if it must be.
 static reef_status loaded_head(reef_trainer *trainer,
                                uint32_t kind,
                                reef_kind_head **out,
                                reef_error *err) {
-    reef_status status = REEF_OK;
-    *out = reef_kind_head_find(trainer, kind);
-    if (*out == NULL) status = reef_kind_head_add(trainer, kind, out, err);
+    reef_status status = find_or_add(trainer, kind, out, err);
     if (status == REEF_OK && !is_loaded(*out)) status = load_head(trainer, *out, err);
     return status;
 }
@@ -265,9 +271,8 @@ reef_status reef_kind_mark_merged(reef_trainer *trainer,
                                   uint32_t kind,
                                   uint32_t into,
                                   reef_error *err) {
-    reef_kind_head *head = reef_kind_head_find(trainer, kind);
-    reef_status status = REEF_OK;
-    if (head == NULL) status = reef_kind_head_add(trainer, kind, &head, err);
+    reef_kind_head *head;
+    reef_status status = find_or_add(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
     reef_generation_memory_release(&head->visit.memory);
     head->visit.merged = head->in_open_generation = true;
@@ -287,7 +292,6 @@ reef_status reef_kind_learn_pending_batch(reef_trainer *trainer,
                                           uint32_t kind,
                                           double *bits,
                                           reef_error *err) {
-    size_t count = reef_batch_bytes(&trainer->network.config);
     reef_kind_head *head;
     reef_status status = loaded_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
@@ -302,13 +306,16 @@ reef_status reef_kind_learn_pending_batch(reef_trainer *trainer,
     reef_memory_refresh_stats(m->memory, &head->seen);
     trainer->kinds.visited_bytes += reef_batch_bytes(&trainer->network.config);
     head->without_net += reef_batch_bytes(&trainer->network.config);
-    double sum = 0.0;
-    for (size_t i = 0; i < count; i++)
-        sum += trainer->memory.losses[i] = (double)trainer->memory.bits[i];
-    *bits = trainer->memory.last_bits = sum / (double)count;
-    reef_prequential_count(trainer, trainer->stream_bytes + 1, 1, trainer->memory.losses, 1.0,
-                           count);
+    *bits = reef_memory_count_losses(trainer, trainer->stream_bytes, trainer->memory.bits);
     return REEF_OK;
+}
+
+double reef_memory_count_losses(reef_trainer *trainer, uint64_t begin, const float *bits) {
+    size_t count = reef_batch_bytes(&trainer->network.config);
+    double sum = 0.0, *losses = trainer->memory.losses;
+    for (size_t i = 0; i < count; i++) sum += losses[i] = (double)bits[i];
+    reef_prequential_count(trainer, begin + 1, 1, losses, 1.0, count);
+    return trainer->memory.last_bits = sum / (double)count;
 }
 
 // ---- after damage -------------------------------------------------------------------------------
@@ -317,9 +324,8 @@ reef_status reef_kind_replace_memory(reef_trainer *trainer,
                                      uint32_t kind,
                                      reef_generation_memory *memory,
                                      reef_error *err) {
-    reef_kind_head *head = reef_kind_head_find(trainer, kind);
-    reef_status status = REEF_OK;
-    if (head == NULL) status = reef_kind_head_add(trainer, kind, &head, err);
+    reef_kind_head *head;
+    reef_status status = find_or_add(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
     reef_generation_memory_release(&head->visit.memory);
     reef_generation_memory_move(&head->visit.memory, memory);

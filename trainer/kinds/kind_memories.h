@@ -73,6 +73,12 @@ REEF_MUST_CHECK reef_status reef_kind_learn_pending_batch(reef_trainer *trainer,
                                                           reef_error *err);
 
 /**
+ * A memory learned the batch that begins there: what each target surprised (batch * context) counts
+ * for its source. Returns the mean, which is `last_bits`.
+ */
+double reef_memory_count_losses(reef_trainer *trainer, uint64_t begin, const float *bits);
+
+/**
  * The head of a kind learns a text that is not of the stream. Not that of the open generation.
  *
  * Errors: those of reef_kind_learn_pending_batch.

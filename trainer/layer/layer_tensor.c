@@ -61,13 +61,9 @@ reef_status reef_trainer_layer_write(
     if (trainer->layer == NULL) return reef_layer_fail_other_model(trainer, err);
     reef_generation *generation = reef_open_generation(trainer);
     reef_expert_table *table = &generation->expert_tables[0];
-    size_t D = trainer->network.config.d_model, vectors = table->row_values / D;
-    size_t v = reef_layer_vector_index(name, vectors);
-    const reef_tensor *tensor = reef_layer_tensor_find(generation, name);
-    if (v == vectors && tensor == NULL) return reef_layer_tensor_missing(generation, name, err);
-    // Experts' vectors are named like tensors but stored as columns of the rows.
-    size_t has = v < vectors ? table->expert_count * D : tensor->count;
-    reef_status status = reef_layer_tensor_check_count(name, has, count, err);
+    size_t D = trainer->network.config.d_model;
+    reef_layer_parameter found;
+    reef_status status = reef_layer_parameter_find(&found, generation, D, name, count, err);
     if (status == REEF_OK) status = check_values(name, values, count, err);
     // The collected factors belong to the old values; a step after the write would apply gradients
     // of a layer that is gone.
@@ -77,8 +73,9 @@ reef_status reef_trainer_layer_write(
                            "before %s is written",
                            trainer->layer->collected.rows, name);
     if (status != REEF_OK) return status;
-    if (v < vectors) {
-        write_vector(table, v, D, values);
+    const reef_tensor *tensor = found.tensor;
+    if (found.is_vector) {
+        write_vector(table, found.vector, D, values);
     } else {
         memcpy(tensor->data, values, count * sizeof(*values));
         // Adam's moments of the old values say nothing about the new ones.
@@ -112,23 +109,17 @@ reef_status reef_trainer_layer_gradient(
     reef_trainer *trainer, const char *name, float *out, size_t count, reef_error *err) {
     if (trainer->layer == NULL) return reef_layer_fail_other_model(trainer, err);
     const reef_generation *generation = reef_open_generation(trainer);
-    const reef_expert_table *table = &generation->expert_tables[0];
-    size_t D = trainer->network.config.d_model, vectors = table->row_values / D;
-    size_t v = reef_layer_vector_index(name, vectors);
-    const reef_tensor *tensor = reef_layer_tensor_find(generation, name);
-    if (v == vectors && (tensor == NULL || tensor->grad == NULL))
-        return reef_layer_tensor_missing(generation, name, err);
-    size_t has = v < vectors ? table->expert_count * D : tensor->count;
-    reef_status status = reef_layer_tensor_check_count(name, has, count, err);
+    reef_layer_parameter found;
+    reef_status status = reef_layer_parameter_find(
+        &found, generation, trainer->network.config.d_model, name, count, err);
     if (status != REEF_OK) return status;
     // Dense gradients are accumulated as usual; those of experts exist only as factors and are
     // summed on demand.
-    if (v == vectors) {
-        memcpy(out, tensor->grad, count * sizeof(*out));
-        return REEF_OK;
-    }
-    memset(out, 0, count * sizeof(*out));
-    sum_vector(trainer, vectors, v, out);
+    if (!found.is_vector && found.tensor->grad == NULL)
+        return reef_layer_parameter_missing(generation, name, err);
+    if (!found.is_vector) memcpy(out, found.tensor->grad, count * sizeof(*out));
+    if (found.is_vector) memset(out, 0, count * sizeof(*out));
+    if (found.is_vector) sum_vector(trainer, found.vectors, found.vector, out);
     return REEF_OK;
 }
 

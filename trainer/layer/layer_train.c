@@ -162,8 +162,7 @@ static reef_status check_room(const reef_trainer *trainer, uint64_t side, reef_e
         return reef_fail(err, REEF_ERR_INVALID,
                          "side %" PRIu64 " of the next generation is not %u (topk) to %u", side,
                          config->topk, REEF_SIDE_MAX);
-    if (config->experts_max == 0 || reef_room_experts(trainer) + side * side <= config->experts_max)
-        return REEF_OK;
+    if (reef_room_for_experts(trainer, side * side)) return REEF_OK;
     return reef_fail(err, REEF_ERR_FULL,
                      "the pool has %" PRIu64 " experts and was made for experts_max %" PRIu64
                      ": there is no room for %" PRIu64 " more",

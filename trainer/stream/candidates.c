@@ -16,7 +16,7 @@ void reef_candidates_release(reef_candidates *c) {
 
 static bool is_other_kind(const reef_trainer *trainer, uint32_t kind) {
     return kind != trainer->kinds.current && !reef_kind_is_merged(trainer, kind, NULL) &&
-           reef_generation_begins_kind(&trainer->network.generations[kind]->info);
+           reef_is_kind(trainer, kind);
 }
 
 static void add(reef_candidates *c, uint32_t kind) {

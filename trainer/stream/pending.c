@@ -49,7 +49,7 @@ static reef_status add_to_history(reef_trainer *trainer,
                                   double bits,
                                   reef_error *err) {
     size_t bytes = reef_batch_bytes(&trainer->network.config);
-    reef_status status = reef_series_add_at(trainer, step, end, bits, err);
+    reef_status status = reef_series_add(trainer, step, end, bits, err);
     if (status != REEF_OK || !reef_kinds_may_return(trainer)) return status;
     return reef_visit_log_add(&trainer->unstored.visit_log, kind, end, bytes, bits * (double)bytes,
                               err);
@@ -66,13 +66,9 @@ static reef_status count_batch(
 // ---- in the memory's lane -----------------------------------------------------------------------
 
 static reef_status count_job(reef_trainer *trainer, const reef_memory_job *job, reef_error *err) {
-    size_t count = reef_batch_bytes(&trainer->network.config);
-    double sum = 0.0;
-    for (size_t i = 0; i < count; i++) sum += trainer->memory.losses[i] = (double)job->bits[i];
-    trainer->memory.last_bits = sum / (double)count;
-    reef_prequential_count(trainer, job->begin + 1, 1, trainer->memory.losses, 1.0, count);
+    double bits = reef_memory_count_losses(trainer, job->begin, job->bits);
     reef_open_kind_note_learned(trainer);
-    return count_batch(trainer, job->step, job->begin, trainer->memory.last_bits, err);
+    return count_batch(trainer, job->step, job->begin, bits, err);
 }
 
 // Wait for the memory, and count the losses of what it learned. Does nothing where it has nothing

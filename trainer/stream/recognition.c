@@ -111,9 +111,7 @@ reef_status reef_recognition_set_level(reef_trainer *trainer,
                                        reef_error *err) {
     if (!reef_recognises_by_contexts(trainer)) return REEF_OK;
     reef_status status = reef_recognition_reserve(trainer, err);
-    if (status == REEF_OK)
-        trainer->kinds.levels[kind] = (reef_kind_level){
-            .pieces = level->pieces, .mean = level->mean, .deviation = level->deviation};
+    if (status == REEF_OK) trainer->kinds.levels[kind] = *level;
     return status;
 }
 
@@ -464,8 +462,7 @@ reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, re
                               .deviation = json_real_value(json_array_get(item, 3))};
     }
     json_int_t kind = current != NULL ? json_integer_value(current) : trainer->kinds.current;
-    if (kind < 0 || (size_t)kind >= trainer->network.generation_count ||
-        !reef_generation_begins_kind(&trainer->network.generations[kind]->info))
+    if (kind < 0 || kind > UINT32_MAX || !reef_is_kind(trainer, (uint32_t)kind))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the trainer's state is at kind %lld, which is none", (long long)kind);
     trainer->kinds.current = (uint32_t)kind;

@@ -38,7 +38,7 @@ static void build(world *w, const char *const *settings) {
     must(reef_activations_init(&w->acts, &w->network.config, WINDOWS, true, &why));
     reef_generation *generation = NULL;
     reef_generation_record info = {.side = w->config.side, .dtype = REEF_F32};
-    must(reef_generation_new(&generation, &w->config, &info, &why));
+    must(reef_generation_new(&generation, &w->config, &info, (reef_row_division){0}, &why));
     reef_generation_initialise(generation, &w->config, NULL);
     must(reef_network_append(&w->network, generation, &why));
     size_t rows = (size_t)WINDOWS * w->config.context;

@@ -18,7 +18,7 @@ static void add_points(lifelong *f, uint64_t *index, size_t count) {
     for (size_t i = 0; i < count; i++, ++*index) {
         f->trainer->step = *index;
         f->trainer->stream_bytes = (*index + 1) * POINT_STREAM_BYTES;
-        must(reef_series_add(f->trainer, loss_of(*index), &why));
+        must(reef_series_add(f->trainer, *index, f->trainer->stream_bytes, loss_of(*index), &why));
     }
 }
 

@@ -205,7 +205,7 @@ reef_status reef_checkpoint_load(reef_generation **out,
     // Who does not say whose rows it wants, wants all.
     if (status == REEF_OK && source->division.count <= 1) status = reef_shard_check_whole(txn, err);
     if (status == REEF_OK)
-        status = reef_generation_new_divided(&generation, config, &info, source->division, err);
+        status = reef_generation_new(&generation, config, &info, source->division, err);
     if (status != REEF_OK) return status;
     status = read_records(generation, txn, config, source, workers, err);
     if (status != REEF_OK) {

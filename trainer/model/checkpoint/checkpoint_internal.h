@@ -90,6 +90,8 @@ REEF_MUST_CHECK reef_status reef_checkpoint_put_tail(reef_txn *txn,
                                                      const reef_key *prefix,
                                                      const reef_generation_memory *m,
                                                      reef_error *err);
+/** Is there such a record, damaged or not? */
+bool reef_checkpoint_is_stored(reef_txn *txn, const reef_key *key);
 bool reef_checkpoint_has_tables(reef_txn *txn, const reef_key *prefix);
 bool reef_checkpoint_has_tail(reef_txn *txn, const reef_key *prefix);
 /** Facts of these tables, by their first blocks; zeros where there are none. CORRUPT, NO_MEMORY. */

@@ -116,25 +116,25 @@ reef_status reef_checkpoint_put_tail(reef_txn *txn,
     return status;
 }
 
-static bool is_stored(reef_txn *txn, const reef_key *key) {
+bool reef_checkpoint_is_stored(reef_txn *txn, const reef_key *key) {
     reef_view view;
     return reef_record_view(txn, key, &view, NULL) != REEF_ERR_NOT_FOUND;
 }
 
 bool reef_checkpoint_has_tables(reef_txn *txn, const reef_key *prefix) {
     reef_key key = key_of(prefix, REEF_MEMORY_POSITION_NAME, 0);
-    return is_stored(txn, &key);
+    return reef_checkpoint_is_stored(txn, &key);
 }
 
 bool reef_checkpoint_has_tail(reef_txn *txn, const reef_key *prefix) {
     reef_key key = key_of(prefix, TAIL_NAME, 0);
-    return is_stored(txn, &key);
+    return reef_checkpoint_is_stored(txn, &key);
 }
 
 static reef_status delete_tail(reef_txn *txn, const reef_key *prefix, reef_error *err) {
     reef_status status = REEF_OK;
     reef_key key = key_of(prefix, TAIL_NAME, 0);
-    for (; status == REEF_OK && is_stored(txn, &key); key.block++)
+    for (; status == REEF_OK && reef_checkpoint_is_stored(txn, &key); key.block++)
         status = reef_record_delete(txn, &key, err);
     return status;
 }
@@ -196,7 +196,7 @@ static reef_status delete_tables(reef_txn *txn,
     reef_memory_parts(m->memory, parts);
     for (size_t i = 0; i < reef_memory_part_count(); i++) {
         reef_key key = key_of(prefix, parts[i].name, 0);
-        for (; status == REEF_OK && is_stored(txn, &key); key.block++)
+        for (; status == REEF_OK && reef_checkpoint_is_stored(txn, &key); key.block++)
             status = reef_record_delete(txn, &key, err);
     }
     return status;

@@ -64,11 +64,12 @@ reef_status reef_residency_decide(reef_residency *residency,
 
 // ---- in place -----------------------------------------------------------------------------------
 
-// The last block of a layer is not in the map.
-void reef_map_span_widen(reef_map_span *spans,
-                         size_t count,
-                         uint32_t layer,
-                         const reef_expert_table *table) {
+// Take in where the rows of a layer lie: what a pager has to cover, a span for each file that the
+// pool is read from. The last block of a layer is not in the map.
+static void widen(reef_map_span *spans,
+                  size_t count,
+                  uint32_t layer,
+                  const reef_expert_table *table) {
     size_t bytes = reef_row_bytes(table->rows.dtype, table->row_values) << table->rows.block_shift;
     for (size_t b = 0; b + 1 < table->block_count; b++) {
         const uint8_t *at = table->blocks[b];
@@ -96,9 +97,8 @@ static reef_status locate(reef_residency *residency, reef_network *network, reef
         // both at once would not fit.
         reef_generation_drop_rows(generation);
         status = reef_checkpoint_locate(generation, residency->txn, &network->config, err);
-        // The spans of all blocks are what prefetching may touch.
         for (uint32_t l = 0; status == REEF_OK && l < network->config.layers; l++)
-            reef_map_span_widen(spans, count, l, &generation->expert_tables[l]);
+            widen(spans, count, l, &generation->expert_tables[l]);
     }
     if (status == REEF_OK) status = reef_row_prefetch_cover(residency->prefetch, spans, count, err);
     free(spans);

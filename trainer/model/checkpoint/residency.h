@@ -15,16 +15,6 @@ typedef struct reef_residency {
     reef_row_prefetch *prefetch;      // NULL until rows are read in place
 } reef_residency;
 
-/**
- * Take in where the rows of a layer lie: what a pager has to cover.
- *
- * spans  (count) one for each file that the pool is read from: reef_store_part_count
- */
-void reef_map_span_widen(reef_map_span *spans,
-                         size_t count,
-                         uint32_t layer,
-                         const reef_expert_table *table);
-
 /** No rows are read in place yet. `memory_bytes` 0: what the machine has. */
 void reef_residency_init(reef_residency *residency, reef_store *store, uint64_t memory_bytes);
 void reef_residency_release(reef_residency *residency); // accepts the zeroed one

@@ -7,7 +7,7 @@
 // tables all parts must be there, as long as its header says. Nothing of another payload is read.
 #include "config_internal.h"
 
-#include "checkpoint.h"
+#include "checkpoint_internal.h"
 #include "reef_snapshot.h"
 
 #include <string.h>
@@ -27,30 +27,25 @@ typedef struct part {
     bool optional;      // a generation may have none of it
 } part;
 
-static bool is_there(const sizes *s, const reef_key *key) {
-    reef_view view;
-    return reef_record_view(s->txn, key, &view, NULL) != REEF_ERR_NOT_FOUND;
-}
-
 static void check_blocks(const sizes *s,
                          const reef_generation_record *info,
                          uint32_t records,
                          uint32_t layer,
-                         uint32_t block_rows,
                          const part *p) {
-    uint64_t experts = (uint64_t)info->side * info->side;
+    reef_checkpoint_blocks all = reef_checkpoint_blocks_of(&s->config, records, layer,
+                                                           (size_t)info->side * info->side, NULL);
     reef_key key = {.db = p->db, .generation = records, .layer = layer};
     // An optional table is either there as a whole or not at all.
-    if (p->optional && !is_there(s, &key)) return;
+    if (p->optional && !reef_checkpoint_is_stored(s->txn, &key)) return;
     // A table of the wrong size is wrong in every block; a few reports say it.
     size_t reported = 0;
-    for (uint64_t first = 0; first < experts && reported < REPORTED_MAX;
-         first += block_rows, key.block++) {
-        uint64_t rows = experts - first < block_rows ? experts - first : block_rows;
+    for (reef_checkpoint_block b;
+         reported < REPORTED_MAX && reef_checkpoint_block_next(&all, &b);) {
         const void *ignored;
         reef_error reason;
+        key = reef_checkpoint_block_key(&b, p->db);
         // reef_record_locate checks presence and size without reading the data.
-        if (reef_record_locate(s->txn, &key, rows * p->value_bytes, &ignored, &reason) == REEF_OK)
+        if (reef_record_locate(s->txn, &key, b.rows * p->value_bytes, &ignored, &reason) == REEF_OK)
             continue;
         if (reef_shard_is_elsewhere(s->txn, &key)) continue;
         s->on_damage(s->context, &key, reason.message);
@@ -63,16 +58,15 @@ static void check_layer(const sizes *s,
                         uint32_t records,
                         uint32_t layer,
                         size_t row_values) {
-    uint32_t block_rows = reef_block_rows(row_values * sizeof(float));
     size_t row_bytes = reef_row_bytes(info->dtype, row_values);
     const part experts = {REEF_DB_EXPERTS, row_bytes, false};
     const part flags = {REEF_DB_FLAGS, 1, false};
     const part usage = {REEF_DB_USAGE, sizeof(reef_usage), true};
-    check_blocks(s, info, records, layer, block_rows, &experts);
-    check_blocks(s, info, records, layer, block_rows, &flags);
+    check_blocks(s, info, records, layer, &experts);
+    check_blocks(s, info, records, layer, &flags);
     // A snapshot's copy has no usage of its own.
     if (records == info->generation && info->generation < REEF_GENERATION_COUNT_MAX)
-        check_blocks(s, info, records, layer, block_rows, &usage);
+        check_blocks(s, info, records, layer, &usage);
 }
 
 // ---- the context memory -------------------------------------------------------------------------
@@ -116,7 +110,7 @@ static void check_memory(const sizes *s, uint32_t records) {
     reef_generation_memory memory = {0};
     reef_error reason;
     // Without tables there is no mark: it has none, or has learned too little for any.
-    if (!is_there(s, &position)) return;
+    if (!reef_checkpoint_is_stored(s->txn, &position)) return;
     // The walk over all records has reported a damaged header.
     if (reef_record_view(s->txn, &header, &view, NULL) == REEF_ERR_CORRUPT) return;
     reef_status status = reef_generation_memory_restore(&memory, check_part, &parts, &reason);
@@ -155,7 +149,7 @@ reef_status reef_pool_check_sizes(reef_txn *txn,
     uint32_t count = 0;
     static const reef_key config_key = {.db = REEF_DB_META, .name = REEF_CONFIG_RECORD};
     // Files that some other program wrote into the store have no model.
-    if (!is_there(&s, &config_key))
+    if (!reef_checkpoint_is_stored(txn, &config_key))
         return REEF_OK; // not made by reef_pool_init: no sizes are known
     reef_status status = reef_config_read(txn, &s.config, err);
     if (status == REEF_OK) status = reef_generation_count(txn, &count, err);

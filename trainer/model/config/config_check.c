@@ -147,11 +147,11 @@ static void fit_layer(reef_config *config) {
     config->topk = 16;
     config->d_key = 64;
     config->learning_rate = 0.002f;
+    config->context_memory = 0; // a memory is of bytes
 }
 
 void reef_config_fit(reef_config *config) {
     if (reef_config_is_layer(config)) fit_layer(config);
-    if (config->model != REEF_MODEL_LM) config->context_memory = 0; // a memory is of bytes
     if (config->context_memory == 0) {
         config->net_share = 1.0f;
         config->boundaries = REEF_BOUNDARIES_GIVEN;
@@ -161,11 +161,10 @@ void reef_config_fit(reef_config *config) {
 }
 
 void reef_config_reduce(reef_config *config) {
-    if (config->model == REEF_MODEL_LM) return;
+    if (!reef_config_is_layer(config)) return;
     config->context_memory = 0;
     config->net_share = 1.0f;
     config->boundaries = REEF_BOUNDARIES_GIVEN;
-    if (!reef_config_is_layer(config)) return;
     config->layers = config->attention_heads = 1;
     config->ffw[0] = 'p';
     config->ffw[1] = '\0';

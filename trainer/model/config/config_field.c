@@ -80,7 +80,7 @@ reef_status reef_config_field_set_number(reef_config *config,
     return REEF_OK;
 }
 
-// Text fields that are one of a few words.
+// Text fields that are one of a few words, and an enum in reef_config.
 static const struct choice {
     const char *name;
     const char *words[10]; // up to the first NULL
@@ -108,8 +108,8 @@ static int choice_find(const struct choice *choice, const char *value) {
 }
 
 const char *reef_config_field_text(const reef_config *config, const reef_config_field *field) {
-    if (!field->choice) return field_view(config, field);
     const struct choice *choice = choice_of(field);
+    if (choice == NULL) return field_view(config, field);
     uint64_t value = reef_config_field_integer(config, field);
     // A configuration need not have passed reef_config_set: a value beyond the words has none.
     for (uint64_t i = 0; choice->words[i] != NULL; i++)
@@ -149,7 +149,7 @@ reef_status reef_config_field_set_text(reef_config *config,
     if (fault != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "%s is '%.64s', but %s", field->name, value, fault);
     // Choices are stored as their number; the word exists only here and in JSON.
-    if (field->choice) {
+    if (choice_of(field) != NULL) {
         uint32_t word = (uint32_t)choice_find(choice_of(field), value);
         memcpy(field_at(config, field), &word, sizeof(word));
         return REEF_OK;
@@ -267,7 +267,7 @@ reef_status reef_config_field_check(const reef_config *config,
     if (reef_config_field_is(field, REEF_FIELD_BOOLEAN)) return REEF_OK;
     const char *text = reef_config_field_text(config, field);
     // A text field read from disk may lack its end.
-    if (!field->choice && memchr(text, '\0', field->bytes) == NULL)
+    if (choice_of(field) == NULL && memchr(text, '\0', field->bytes) == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "%s has no end", field->name);
     return reef_config_field_set_text(&copy, field, text, err);
 }

@@ -20,11 +20,6 @@
 #define REEF_FIELD_INTEGER "integer"
 #define REEF_FIELD_BOOLEAN "boolean"
 #define REEF_FIELD_NUMBER "number"
-#define REEF_FIELD_IS_CHOICE_TEXT false
-#define REEF_FIELD_IS_CHOICE_CHOICE true
-#define REEF_FIELD_IS_CHOICE_INTEGER false
-#define REEF_FIELD_IS_CHOICE_BOOLEAN false
-#define REEF_FIELD_IS_CHOICE_NUMBER false
 
 // config_field.c
 

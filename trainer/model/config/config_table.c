@@ -79,7 +79,6 @@ static const reef_config_field FIELDS[] = {
      high,                                                                                         \
      offsetof(reef_config, field),                                                                 \
      sizeof(((reef_config *)NULL)->field),                                                         \
-     REEF_FIELD_IS_CHOICE_##kind,                                                                  \
      of_layers},
 #define CONFIG_FIELD(...) ANY_FIELD(__VA_ARGS__, false)
 #define LAYER_FIELD(...) ANY_FIELD(__VA_ARGS__, true)

@@ -28,17 +28,10 @@ typedef struct search {
 } search;
 
 static void consider(search *s, const char *name, uint64_t unix_ms) {
-    state *newest = &s->newest, *oldest = &s->oldest;
-    if (unix_ms <= s->unix_ms && (!newest->found || unix_ms >= newest->unix_ms)) {
-        snprintf(newest->name, sizeof(newest->name), "%s", name);
-        newest->unix_ms = unix_ms;
-        newest->found = true;
-    }
-    if (!oldest->found || unix_ms < oldest->unix_ms) {
-        snprintf(oldest->name, sizeof(oldest->name), "%s", name);
-        oldest->unix_ms = unix_ms;
-        oldest->found = true;
-    }
+    state *newest = &s->newest, *oldest = &s->oldest, found = {.unix_ms = unix_ms, .found = true};
+    snprintf(found.name, sizeof(found.name), "%s", name);
+    if (unix_ms <= s->unix_ms && (!newest->found || unix_ms >= newest->unix_ms)) *newest = found;
+    if (!oldest->found || unix_ms < oldest->unix_ms) *oldest = found;
 }
 
 // The generation whose number an event names is another one where a restore undid the event, or an

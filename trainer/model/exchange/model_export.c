@@ -150,17 +150,12 @@ static tensor_group *add_group(tensor_groups *parts, uint32_t generation, const 
     return part;
 }
 
-static const char *prefix_of(uint32_t generation, char out[REEF_NAME_BYTES_MAX + 1]) {
-    out[0] = '\0';
-    if (generation > 0) snprintf(out, REEF_NAME_BYTES_MAX, "generation%" PRIu32 ".", generation);
-    return out;
-}
-
 // Its name in the file, and where its data lies, now that it has a shape.
 static void name_tensor(const tensor_groups *parts, tensor_group *part) {
     reef_safetensor *tensor = &part->tensor;
-    char prefix[REEF_NAME_BYTES_MAX + 1];
-    prefix_of(part->generation, prefix);
+    char prefix[REEF_NAME_BYTES_MAX + 1] = "";
+    if (part->generation > 0)
+        snprintf(prefix, sizeof(prefix), "generation%" PRIu32 ".", part->generation);
     snprintf(tensor->name, sizeof(tensor->name), "%.20s%.40s", prefix, part->record);
     tensor->begin = part == parts->parts ? 0 : part[-1].tensor.end;
     tensor->end = tensor->begin + reef_safetensor_bytes(tensor);
@@ -293,20 +288,7 @@ static reef_status add_generation(tensor_groups *parts,
               : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the tensors of a model");
 }
 
-static void release_groups(tensor_groups *parts) {
-    free(parts->parts);
-    *parts = (tensor_groups){0};
-}
-
 // ---- metadata -----------------------------------------------------------------------------------
-
-static reef_status check_kind(const reef_config *config, reef_error *err) {
-    // Each refusal says what to use instead.
-    if (reef_config_is_layer(config))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "a layer by itself is no file of a model: export the pool");
-    return REEF_OK;
-}
 
 static json_t *generation_json(const file_generation *of) {
     const reef_generation_record *info = &of->info;
@@ -349,11 +331,6 @@ static json_t *make_metadata(const model_origin *origin) {
     free(config);
     json_decref(list);
     return metadata;
-}
-
-static void release_origin(model_origin *origin) {
-    free(origin->generations);
-    *origin = (model_origin){0};
 }
 
 typedef struct exporting {
@@ -425,7 +402,8 @@ static reef_status list_parts(exporting *e, reef_error *err) {
         const file_generation *one = &origin->generations[g];
         // A generation without data, made only for its list of tensors and their shapes.
         reef_generation *generation = NULL;
-        status = reef_generation_new(&generation, &origin->config, &one->info, err);
+        status = reef_generation_new(&generation, &origin->config, &one->info,
+                                     (reef_row_division){0}, err);
         if (status == REEF_OK) status = read_memory(e, one, &generation->memory, err);
         if (status == REEF_OK)
             status = add_generation(&e->parts, &origin->config, generation, g, err);
@@ -438,7 +416,9 @@ static reef_status list_parts(exporting *e, reef_error *err) {
 
 static reef_status read_state(exporting *e, const char *as_of, reef_error *err) {
     reef_status status = reef_config_read(e->txn, &e->origin.config, err);
-    if (status == REEF_OK) status = check_kind(&e->origin.config, err);
+    if (status == REEF_OK && reef_config_is_layer(&e->origin.config))
+        status = reef_fail(err, REEF_ERR_INVALID,
+                           "a layer by itself is no file of a model: export the pool");
     if (status == REEF_OK) status = reef_as_of_find(&e->state, e->txn, as_of, err);
     if (status == REEF_OK) status = reef_kind_heads_read(&e->heads, e->txn, &e->state, err);
     if (status == REEF_OK) status = read_generations(e, &e->state, err);
@@ -608,7 +588,7 @@ reef_status reef_model_export(reef_store *store,
     reef_safetensors_abandon(e.writer);
     reef_generation_memory_release(&e.memory);
     reef_kind_heads_release(&e.heads);
-    release_groups(&e.parts);
-    release_origin(&e.origin);
+    free(e.parts.parts);
+    free(e.origin.generations);
     return status;
 }

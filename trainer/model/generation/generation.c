@@ -139,15 +139,8 @@ static reef_status allocate_folded(reef_generation *generation,
 reef_status reef_generation_new(reef_generation **out,
                                 const reef_config *config,
                                 const reef_generation_record *info,
+                                reef_row_division division,
                                 reef_error *err) {
-    return reef_generation_new_divided(out, config, info, (reef_row_division){0}, err);
-}
-
-reef_status reef_generation_new_divided(reef_generation **out,
-                                        const reef_config *config,
-                                        const reef_generation_record *info,
-                                        reef_row_division division,
-                                        reef_error *err) {
     *out = NULL;
     reef_status status = REEF_ERR_NO_MEMORY;
     reef_generation *generation = calloc(1, sizeof(*generation));
@@ -273,16 +266,6 @@ void reef_generation_copy_tensors(reef_generation *to, const reef_generation *fr
         reef_floats_copy(tensor->adam_v, old->adam_v, count);
         if (tensor->average != NULL) reef_floats_copy(tensor->average, old->average, count);
     }
-}
-
-void reef_generation_gate_copy(reef_generation *to, const reef_generation *from) {
-    to->gate_leak = from->gate_leak;
-    to->gate_detect = from->gate_detect;
-    if (from->gate.weights == NULL) return;
-    float *weights = to->gate.weights;
-    reef_floats_copy(weights, from->gate.weights, REEF_GATE_WEIGHTS);
-    to->gate = from->gate;
-    to->gate.weights = weights;
 }
 
 // ---- model --------------------------------------------------------------------------------------

@@ -103,18 +103,13 @@ typedef struct reef_network {
 /**
  * Memory for a generation; values zero. `info.side` decides the sizes, `info.sealed` the layout,
  * `info.dtype` the type of its experts' rows (an open one's are floats). A sealed one has no memory
- * for its rows yet: see reef_generation_allocate_rows.
+ * for its rows yet: see reef_generation_allocate_rows. Of divided rows there are those of one rank.
  */
 REEF_MUST_CHECK reef_status reef_generation_new(reef_generation **out,
                                                 const reef_config *config,
                                                 const reef_generation_record *info,
+                                                reef_row_division division,
                                                 reef_error *err);
-/** The same, with memory for the rows that one rank owns. */
-REEF_MUST_CHECK reef_status reef_generation_new_divided(reef_generation **out,
-                                                        const reef_config *config,
-                                                        const reef_generation_record *info,
-                                                        reef_row_division division,
-                                                        reef_error *err);
 void reef_generation_free(reef_generation *generation); // accepts NULL
 /** They are stored, or given up. */
 void reef_generation_release_visits(reef_generation *generation);
@@ -163,8 +158,6 @@ void reef_generation_exchange(reef_generation *generation, const reef_config *co
 
 /** The averages of an open generation begin at its weights as they are. */
 void reef_generation_average_reset(reef_generation *generation);
-/** The gate of `to`, an open generation, becomes a copy of that of `from`. */
-void reef_generation_gate_copy(reef_generation *to, const reef_generation *from);
 /**
  * Make `merged` of a later generation, where it is not fresh: the backbone's matrices plus its
  * corrections (as LoRA merges them, Hu et al. 2021), so that these cost nothing per token.

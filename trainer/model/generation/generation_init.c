@@ -162,6 +162,16 @@ static void copy_row_averages(reef_generation *to, const reef_generation *from) 
     }
 }
 
+static void copy_gate(reef_generation *to, const reef_generation *from) {
+    to->gate_leak = from->gate_leak;
+    to->gate_detect = from->gate_detect;
+    if (from->gate.weights == NULL) return;
+    float *weights = to->gate.weights;
+    reef_floats_copy(weights, from->gate.weights, REEF_GATE_WEIGHTS);
+    to->gate = from->gate;
+    to->gate.weights = weights;
+}
+
 reef_status reef_generation_grow(reef_generation **out,
                                  const reef_generation *open,
                                  const reef_config *config,
@@ -175,7 +185,7 @@ reef_status reef_generation_grow(reef_generation **out,
     reef_generation_record info = open->info;
     info.side = side;
     reef_generation *grown = NULL;
-    reef_status status = reef_generation_new_divided(&grown, config, &info, open->division, err);
+    reef_status status = reef_generation_new(&grown, config, &info, open->division, err);
     if (status != REEF_OK) return status;
     uint64_t seed = reef_random_bits(config->seed, 1, info.generation);
     for (uint32_t l = 0; l < config->layers; l++) {
@@ -198,7 +208,7 @@ reef_status reef_generation_grow(reef_generation **out,
     reef_generation_average_reset(grown); // of new rows and sub-keys
     copy_row_averages(grown, open);
     reef_generation_copy_tensors(grown, open, true);
-    reef_generation_gate_copy(grown, open);
+    copy_gate(grown, open);
     *out = grown;
     return REEF_OK;
 }

@@ -51,7 +51,7 @@ reef_status reef_generation_make_sealed(reef_generation **out,
     info.sealed = true;
     info.dtype = dtype;
     reef_generation *sealed = NULL;
-    reef_status status = reef_generation_new_divided(&sealed, config, &info, open->division, err);
+    reef_status status = reef_generation_new(&sealed, config, &info, open->division, err);
     // Rows of another type need memory of their own; else they are moved below.
     if (status == REEF_OK && dtype != REEF_F32) status = reef_generation_allocate_rows(sealed, err);
     if (status != REEF_OK) {

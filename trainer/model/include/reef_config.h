@@ -132,7 +132,6 @@ typedef struct reef_config_field {
     double low, high;     // inclusive bounds of a number
     size_t offset;        // in reef_config
     size_t bytes;
-    bool choice;    // a text that is one of a few words, and an enum in reef_config
     bool of_layers; // that libreef makes by themselves: no option of reef init
 } reef_config_field;
 

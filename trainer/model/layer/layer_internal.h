@@ -130,24 +130,29 @@ REEF_MUST_CHECK reef_status reef_layer_tensor_read(const reef_network *network,
                                                    size_t count,
                                                    reef_error *err);
 
+/** A parameter by its name. */
+typedef struct reef_layer_parameter {
+    bool is_vector; // of every expert; else a tensor
+    size_t vector;  // which of a row's: 0 w_down, 1 w_up, 2 w_gate
+    size_t vectors; // that a row has
+    const reef_tensor *tensor;
+} reef_layer_parameter;
+
 /**
- * Which vector of an expert's row has this name: 0 w_down, 1 w_up, 2 w_gate; `vectors` where none
- * has.
+ * A parameter of the generation, whose vectors have D values.
+ *
+ * Errors: NOT_FOUND there is none of that name; INVALID it has not `count` values.
  */
-size_t reef_layer_vector_index(const char *name, size_t vectors);
-
-/** The tensor of the layer with this name, or NULL. */
-const reef_tensor *reef_layer_tensor_find(const reef_generation *generation, const char *name);
-
-/** INVALID when the array has another length than the tensor. */
-REEF_MUST_CHECK reef_status reef_layer_tensor_check_count(const char *name,
-                                                          size_t has,
-                                                          size_t count,
-                                                          reef_error *err);
-
-/** NOT_FOUND, naming generation and tensor. */
-REEF_MUST_CHECK reef_status reef_layer_tensor_missing(const reef_generation *generation,
+REEF_MUST_CHECK reef_status reef_layer_parameter_find(reef_layer_parameter *out,
+                                                      const reef_generation *generation,
+                                                      size_t D,
                                                       const char *name,
+                                                      size_t count,
                                                       reef_error *err);
+
+/** NOT_FOUND, naming generation and parameter. */
+REEF_MUST_CHECK reef_status reef_layer_parameter_missing(const reef_generation *generation,
+                                                         const char *name,
+                                                         reef_error *err);
 
 #endif

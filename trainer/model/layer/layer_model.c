@@ -10,33 +10,33 @@
 
 static const char *const VECTORS[] = {"w_down", "w_up", "w_gate"};
 
-size_t reef_layer_vector_index(const char *name, size_t vectors) {
-    size_t v = 0;
-    while (v < vectors && strcmp(name, VECTORS[v]) != 0) v++;
-    return v;
+reef_status reef_layer_parameter_missing(const reef_generation *generation,
+                                         const char *name,
+                                         reef_error *err) {
+    return reef_fail(err, REEF_ERR_NOT_FOUND, "generation %" PRIu32 ", which is %s, has no '%.40s'",
+                     generation->info.generation, generation->open ? "open" : "sealed", name);
 }
 
-const reef_tensor *reef_layer_tensor_find(const reef_generation *generation, const char *name) {
+reef_status reef_layer_parameter_find(reef_layer_parameter *out,
+                                      const reef_generation *generation,
+                                      size_t D,
+                                      const char *name,
+                                      size_t count,
+                                      reef_error *err) {
+    const reef_expert_table *table = &generation->expert_tables[0];
     char full[REEF_NAME_BYTES_MAX + 1];
     int length = snprintf(full, sizeof(full), "block0.%s", name);
-    return length > 0 && (size_t)length < sizeof(full) ? reef_generation_find(generation, full)
-                                                       : NULL;
-}
-
-reef_status reef_layer_tensor_check_count(const char *name,
-                                          size_t has,
-                                          size_t count,
-                                          reef_error *err) {
+    *out = (reef_layer_parameter){.vectors = table->row_values / D};
+    while (out->vector < out->vectors && strcmp(name, VECTORS[out->vector]) != 0) out->vector++;
+    out->is_vector = out->vector < out->vectors;
+    if (!out->is_vector && length > 0 && (size_t)length < sizeof(full))
+        out->tensor = reef_generation_find(generation, full);
+    if (!out->is_vector && out->tensor == NULL)
+        return reef_layer_parameter_missing(generation, name, err);
+    size_t has = out->is_vector ? table->expert_count * D : out->tensor->count;
     if (has == count) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID, "%s has %zu values, but the array has %zu", name, has,
                      count);
-}
-
-reef_status reef_layer_tensor_missing(const reef_generation *generation,
-                                      const char *name,
-                                      reef_error *err) {
-    return reef_fail(err, REEF_ERR_NOT_FOUND, "generation %" PRIu32 ", which is %s, has no '%.40s'",
-                     generation->info.generation, generation->open ? "open" : "sealed", name);
 }
 
 reef_status reef_layer_tensor_read(const reef_network *network,
@@ -51,22 +51,15 @@ reef_status reef_layer_tensor_read(const reef_network *network,
                          network->generation_count - 1);
     const reef_generation *generation = network->generations[number];
     const reef_expert_table *table = &generation->expert_tables[0];
-    size_t D = network->config.d_model, vectors = table->row_values / D,
-           v = reef_layer_vector_index(name, vectors);
-    // A vector of the experts is not a tensor: rows may be int8, or in the store's map, so each is
-    // read through its table.
-    if (v < vectors) {
-        reef_status status =
-            reef_layer_tensor_check_count(name, table->expert_count * D, count, err);
-        for (size_t n = 0; status == REEF_OK && n < table->expert_count; n++)
-            reef_expert_table_row_read(table, n, v * D, D, out + n * D);
-        return status;
-    }
-    const reef_tensor *tensor = reef_layer_tensor_find(generation, name);
-    if (tensor == NULL) return reef_layer_tensor_missing(generation, name, err);
-    reef_status status = reef_layer_tensor_check_count(name, tensor->count, count, err);
-    if (status == REEF_OK) memcpy(out, tensor->data, count * sizeof(*out));
-    return status;
+    size_t D = network->config.d_model;
+    reef_layer_parameter found;
+    reef_status status = reef_layer_parameter_find(&found, generation, D, name, count, err);
+    if (status != REEF_OK) return status;
+    // Rows may be int8, or in the store's map, so each is read through its table.
+    for (size_t n = 0; found.is_vector && n < table->expert_count; n++)
+        reef_expert_table_row_read(table, n, found.vector * D, D, out + n * D);
+    if (!found.is_vector) memcpy(out, found.tensor->data, count * sizeof(*out));
+    return REEF_OK;
 }
 
 // ---- the copy ----------------------------------------------------------------------------------

@@ -9,8 +9,8 @@
 #include <assert.h>
 #include <string.h>
 
-/** The state of one pass: which block, which generation. */
-typedef struct reef_backward {
+// The state of one pass: which block, which generation.
+typedef struct backward_pass {
     reef_activations *acts;
     reef_network *network;
     const reef_batch *batch;
@@ -22,21 +22,21 @@ typedef struct reef_backward {
     uint32_t l;
     size_t g;
     size_t rows;
-} reef_backward;
+} backward_pass;
 
-static void weight_gradients(const reef_backward *b,
+static void weight_gradients(const backward_pass *b,
                              size_t count,
                              const reef_weight_product *products) {
     reef_split_gradients(b->acts->ranks, b->workers, b->acts->config, b->batch->windows, count,
                          products);
 }
 
-static void run_windows(reef_backward *b, void (*work)(void *context, size_t w)) {
+static void run_windows(backward_pass *b, void (*work)(void *context, size_t w)) {
     reef_split_run(b->acts->ranks, b->workers, b->batch->windows, work, b);
 }
 
 // What each window left for sums over all of them: the first `count` floats of its norm_grads.
-static void gather_sums(const reef_backward *b, size_t count) {
+static void gather_sums(const backward_pass *b, size_t count) {
     const reef_ranks_array sums = {
         .base = b->acts->norm_grads,
         .stride = 4 * b->acts->config->d_model * sizeof(float),
@@ -45,14 +45,14 @@ static void gather_sums(const reef_backward *b, size_t count) {
     reef_ranks_gather(b->acts->ranks, b->batch->windows, 1, &sums);
 }
 
-static void gather_rows(const reef_backward *b, float *rows, size_t width) {
+static void gather_rows(const backward_pass *b, float *rows, size_t width) {
     const reef_ranks_array array = reef_split_rows(b->acts->config, rows, width);
     reef_ranks_gather(b->acts->ranks, b->batch->windows, 1, &array);
 }
 
 // Sum the windows' layer norm gradients in window order: 4 * D floats a window; `from` is the
 // offset of the D of scale and the D of shift.
-static void reduce_norm(const reef_backward *b, float *d_scale, float *d_shift, size_t from) {
+static void reduce_norm(const backward_pass *b, float *d_scale, float *d_shift, size_t from) {
     size_t D = b->acts->config->d_model;
     for (size_t w = 0; w < b->batch->windows; w++) {
         reef_axpy(D, d_scale, 1.0f, b->acts->norm_grads + w * 4 * D + from);
@@ -60,18 +60,18 @@ static void reduce_norm(const reef_backward *b, float *d_scale, float *d_shift, 
     }
 }
 
-static reef_projection projection_of(const reef_backward *b, size_t w) {
+static reef_projection projection_of(const backward_pass *b, size_t w) {
     return (reef_projection){.acts = b->acts, .network = b->network, .l = b->l, .w = w};
 }
 
 // Where the open generation takes part in a window; NULL: everywhere.
-static const uint8_t *open_fires(const reef_backward *b, size_t w) {
+static const uint8_t *open_fires(const backward_pass *b, size_t w) {
     return reef_batch_fire(b->batch, b->acts->config, b->network->generation_count - 1, w);
 }
 
 // Rows of the window that the open generation's gradients are sums over: where it does not fire
 // they are zero.
-static void mask_rows(const reef_backward *b, size_t w, float *rows, size_t width) {
+static void mask_rows(const backward_pass *b, size_t w, float *rows, size_t width) {
     const uint8_t *fire = open_fires(b, w);
     size_t T = b->acts->config->context;
     rows += w * T * width;
@@ -81,13 +81,13 @@ static void mask_rows(const reef_backward *b, size_t w, float *rows, size_t widt
 
 // ---- output head --------------------------------------------------------------------------------
 
-static float *window_scratch(const reef_backward *b, size_t w) {
+static float *window_scratch(const backward_pass *b, size_t w) {
     const reef_config *config = b->acts->config;
     return b->acts->window_scratch + w * config->context * reef_activations_width(config);
 }
 
 static void head_window(void *context, size_t w) {
-    const reef_backward *b = context;
+    const backward_pass *b = context;
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context, row = w * T;
     reef_activations *acts = b->acts;
@@ -106,7 +106,7 @@ static void head_window(void *context, size_t w) {
 // Turn rows of the open generation's share of something into the gradient of their retain term:
 // rows that did not fire have none. `old` is what the older generations made of the same.
 static void retain_rows(
-    const reef_backward *b, size_t w, size_t width, float *rows, const float *old) {
+    const backward_pass *b, size_t w, size_t width, float *rows, const float *old) {
     const reef_config *config = b->acts->config;
     size_t T = config->context;
     const uint8_t *fire = open_fires(b, w);
@@ -122,7 +122,7 @@ static void retain_rows(
 // The open generation's logit gradient, in place: the unmasked one is not read any more. A window
 // of old data has no loss; what its delta of the head adds to the logits is held down instead.
 static void mask_logits_window(void *context, size_t w) {
-    const reef_backward *b = context;
+    const backward_pass *b = context;
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
     float *d_logits = b->acts->logits + row * V;
@@ -139,7 +139,7 @@ static void mask_logits_window(void *context, size_t w) {
     mask_rows(b, w, b->acts->logits, V);
 }
 
-static void head_backward(reef_backward *b) {
+static void head_backward(backward_pass *b) {
     run_windows(b, head_window);
     if (b->first) gather_sums(b, 2 * b->acts->config->d_model);
     if (b->first) reduce_norm(b, b->open->grads.norm_scale, b->open->grads.norm_shift, 0);
@@ -153,7 +153,7 @@ static void head_backward(reef_backward *b) {
 
 // d_y of a generation's layer output: the residual gradient, for the open one plus the retain term.
 static void output_gradient_window(void *context, size_t w) {
-    const reef_backward *b = context;
+    const backward_pass *b = context;
     const reef_config *config = b->acts->config;
     size_t count = (size_t)config->context * config->d_model, at = w * count;
     memcpy(b->acts->d_y + at, b->acts->d_x + at, count * sizeof(float));
@@ -162,7 +162,7 @@ static void output_gradient_window(void *context, size_t w) {
 }
 
 static void experts_window(void *context, size_t w) {
-    const reef_backward *b = context;
+    const backward_pass *b = context;
     const reef_config *config = b->acts->config;
     const reef_expert_shape *shape = &b->plan->experts;
     size_t D = shape->D, P = shape->P, T = config->context, row = w * T,
@@ -178,7 +178,7 @@ static void experts_window(void *context, size_t w) {
                           reef_batch_fire(b->batch, config, b->g, w));
 }
 
-static void update_experts(reef_backward *b, const reef_network_update *update) {
+static void update_experts(backward_pass *b, const reef_network_update *update) {
     const reef_config *config = b->acts->config;
     const reef_expert_shape *shape = &b->plan->experts;
     reef_activations_table *tape = &b->acts->expert_tables[b->g][b->l];
@@ -205,7 +205,7 @@ static void update_experts(reef_backward *b, const reef_network_update *update) 
 }
 
 // Numbers of the experts that other ranks chose, from their sub-keys: cheaper than sending them.
-static void number_experts(const reef_backward *b,
+static void number_experts(const backward_pass *b,
                            reef_router_tape *tape,
                            size_t first,
                            size_t end) {
@@ -216,7 +216,7 @@ static void number_experts(const reef_backward *b,
 
 // What the updates of the open generation's experts and of its router read of every window: each
 // rank updates the rows that it owns, whichever window chose them.
-static void gather_experts(const reef_backward *b) {
+static void gather_experts(const backward_pass *b) {
     const reef_config *config = b->acts->config;
     reef_activations_table *table = &b->acts->expert_tables[b->g][b->l];
     reef_router_tape *tape = &table->tape;
@@ -238,7 +238,7 @@ static void gather_experts(const reef_backward *b) {
     number_experts(b, tape, end, b->batch->windows);
 }
 
-static void generation_backward(reef_backward *b, const reef_network_update *update) {
+static void generation_backward(backward_pass *b, const reef_network_update *update) {
     reef_activations *acts = b->acts;
     reef_generation *generation = b->network->generations[b->g];
     if (!reef_activations_activate(acts, b->batch, b->g)) return;
@@ -265,14 +265,14 @@ static void generation_backward(reef_backward *b, const reef_network_update *upd
     if (generation->open && !update->freeze_experts) update_experts(b, update);
 }
 
-static void experts_backward(reef_backward *b, const reef_network_update *update) {
+static void experts_backward(backward_pass *b, const reef_network_update *update) {
     for (b->g = 0; b->g < b->network->generation_count; b->g++) generation_backward(b, update);
 }
 
 // ---- feed-forward -------------------------------------------------------------------------------
 
 static void dense_ffw_window(void *context, size_t w) {
-    const reef_backward *b = context;
+    const backward_pass *b = context;
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
     float *d_act = window_scratch(b, w);
@@ -286,7 +286,7 @@ static void dense_ffw_window(void *context, size_t w) {
     mask_rows(b, w, b->layer->ffw_in, F);
 }
 
-static void dense_ffw_backward(reef_backward *b) {
+static void dense_ffw_backward(backward_pass *b) {
     size_t D = b->acts->config->d_model, F = b->acts->config->d_ffw;
     const reef_block *grads = &b->open->grads.blocks[b->l];
     const reef_weight_product products[] = {
@@ -298,7 +298,7 @@ static void dense_ffw_backward(reef_backward *b) {
 }
 
 static void moe_window(void *context, size_t w) {
-    const reef_backward *b = context;
+    const backward_pass *b = context;
     const reef_moe_shape *shape = &b->plan->moe;
     size_t at = w * shape->T * shape->D;
     reef_moe_backward(shape, &b->network->generations[0]->weights.blocks[b->l].moe, &b->layer->moe,
@@ -306,7 +306,7 @@ static void moe_window(void *context, size_t w) {
 }
 
 // Where its experts did not choose, the mixture stands still.
-static void moe_backward(reef_backward *b) {
+static void moe_backward(backward_pass *b) {
     gather_rows(b, b->acts->d_x,
                 b->acts->config->d_model); // every rank computes the whole: forward.c
     reef_thread_pool_run(b->workers, b->batch->windows, moe_window, b);
@@ -315,7 +315,7 @@ static void moe_backward(reef_backward *b) {
                            b->workers, b->layer->norm2);
 }
 
-static void ffw_backward(reef_backward *b, const reef_network_update *update) {
+static void ffw_backward(backward_pass *b, const reef_network_update *update) {
     switch (b->plan->ffw) {
     case REEF_FFW_DENSE:
         dense_ffw_backward(b);
@@ -333,7 +333,7 @@ static void ffw_backward(reef_backward *b, const reef_network_update *update) {
 // From d_x (of the block's output) and d_norm (of norm2) to d_x of the block's input. d_mid keeps
 // the gradient of x_mid, which w_out's gradient needs.
 static void attend_window(void *context, size_t w) {
-    const reef_backward *b = context;
+    const backward_pass *b = context;
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context, A = config->attention_heads, row = w * T;
     reef_activations *acts = b->acts;
@@ -366,7 +366,7 @@ static void attend_window(void *context, size_t w) {
                              layer->norm1_mean + row, layer->norm1_rstd + row, block->norm1_scale);
 }
 
-static void attention_backward(reef_backward *b) {
+static void attention_backward(backward_pass *b) {
     run_windows(b, attend_window);
     size_t D = b->acts->config->d_model;
     const reef_block *grads = &b->open->grads.blocks[b->l];
@@ -386,7 +386,7 @@ static void attention_backward(reef_backward *b) {
 
 // Table `back` holds the token that many positions before one.
 static void embed_table(void *context, size_t back) {
-    const reef_backward *b = context;
+    const backward_pass *b = context;
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context;
     float *d_table = b->open->grads.embedding + back * REEF_VOCAB * D;
@@ -397,7 +397,7 @@ static void embed_table(void *context, size_t back) {
     }
 }
 
-static void embed_positions(const reef_backward *b) {
+static void embed_positions(const backward_pass *b) {
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context;
     float *d_position = b->open->grads.position;
@@ -410,7 +410,7 @@ static void embed_positions(const reef_backward *b) {
 }
 
 // On old data the deltas of the embeddings are held down too.
-static void retain_embedding(const reef_backward *b, size_t w) {
+static void retain_embedding(const backward_pass *b, size_t w) {
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context;
     const uint8_t *tokens = b->batch->tokens + w * T;
@@ -425,7 +425,7 @@ static void retain_embedding(const reef_backward *b, size_t w) {
     reef_axpy(T * D, b->acts->d_x + w * T * D, 1.0f, share);
 }
 
-static void embedding_backward(reef_backward *b) {
+static void embedding_backward(backward_pass *b) {
     const reef_config *config = b->acts->config;
     gather_rows(b, b->acts->d_x, config->d_model);
     for (size_t w = b->batch->windows - b->batch->retain_windows; w < b->batch->windows; w++)
@@ -440,7 +440,7 @@ void reef_network_backward(reef_activations *acts,
                            const reef_batch *batch,
                            const reef_network_update *update) {
     assert(network->generation_count > 0 && acts->training && batch->weight != NULL);
-    reef_backward b = {
+    backward_pass b = {
         .acts = acts,
         .network = network,
         .batch = batch,

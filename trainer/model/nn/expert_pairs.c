@@ -80,11 +80,6 @@ static uint32_t digit_of(const sort_pass *acts, reef_expert_id expert) {
     return expert >> acts->shift & acts->mask;
 }
 
-// The first of `count` things that is the piece's.
-static size_t piece_begin(size_t count, size_t piece, size_t pieces) {
-    return count * piece / pieces;
-}
-
 static uint32_t *cleared_counts(const sort_pass *acts, size_t piece) {
     uint32_t *counts = acts->offsets + piece * DIGITS;
     memset(counts, 0, ((size_t)acts->mask + 1) * sizeof(*counts));
@@ -118,9 +113,9 @@ static size_t offsets_from_counts(const sort_pass *acts) {
 // The first radix pass takes its pairs from the indices.
 static void count_indices(void *context, size_t piece) {
     const sort_pass *acts = context;
-    const size_t end = piece_begin(acts->rows, piece + 1, acts->pieces), P = acts->P;
+    const size_t end = reef_piece_begin(acts->rows, piece + 1, acts->pieces), P = acts->P;
     uint32_t *counts = cleared_counts(acts, piece);
-    for (size_t t = piece_begin(acts->rows, piece, acts->pieces); t < end; t++) {
+    for (size_t t = reef_piece_begin(acts->rows, piece, acts->pieces); t < end; t++) {
         if (acts->active != NULL && !acts->active[t]) continue;
         for (size_t i = t * P; i < (t + 1) * P; i++) counts[digit_of(acts, acts->indices[i])]++;
     }
@@ -128,9 +123,9 @@ static void count_indices(void *context, size_t piece) {
 
 static void scatter_indices(void *context, size_t piece) {
     const sort_pass *acts = context;
-    const size_t end = piece_begin(acts->rows, piece + 1, acts->pieces), P = acts->P;
+    const size_t end = reef_piece_begin(acts->rows, piece + 1, acts->pieces), P = acts->P;
     uint32_t *offsets = acts->offsets + piece * DIGITS;
-    for (size_t t = piece_begin(acts->rows, piece, acts->pieces); t < end; t++) {
+    for (size_t t = reef_piece_begin(acts->rows, piece, acts->pieces); t < end; t++) {
         if (acts->active != NULL && !acts->active[t]) continue;
         for (size_t i = t * P; i < (t + 1) * P; i++)
             acts->to[offsets[digit_of(acts, acts->indices[i])]++] =
@@ -141,16 +136,16 @@ static void scatter_indices(void *context, size_t piece) {
 static void count_pairs(void *context, size_t piece) {
     const sort_pass *acts = context;
     uint32_t *counts = cleared_counts(acts, piece);
-    size_t end = piece_begin(acts->count, piece + 1, acts->pieces);
-    for (size_t i = piece_begin(acts->count, piece, acts->pieces); i < end; i++)
+    size_t end = reef_piece_begin(acts->count, piece + 1, acts->pieces);
+    for (size_t i = reef_piece_begin(acts->count, piece, acts->pieces); i < end; i++)
         counts[digit_of(acts, reef_pair_expert(acts->from[i]))]++;
 }
 
 static void move_pairs(void *context, size_t piece) {
     const sort_pass *acts = context;
     uint32_t *offsets = acts->offsets + piece * DIGITS;
-    size_t end = piece_begin(acts->count, piece + 1, acts->pieces);
-    for (size_t i = piece_begin(acts->count, piece, acts->pieces); i < end; i++)
+    size_t end = reef_piece_begin(acts->count, piece + 1, acts->pieces);
+    for (size_t i = reef_piece_begin(acts->count, piece, acts->pieces); i < end; i++)
         acts->to[offsets[digit_of(acts, reef_pair_expert(acts->from[i]))]++] = acts->from[i];
 }
 

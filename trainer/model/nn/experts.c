@@ -379,15 +379,10 @@ static void expert_update(const update_pass *pass, size_t begin, size_t end, flo
     if (update->dirty != NULL) update->dirty[expert] = 1;
 }
 
-// The first of `count` things that is the piece's.
-static size_t piece_begin(size_t count, size_t piece, size_t pieces) {
-    return count * piece / pieces;
-}
-
 // Where the pairs of the first expert begin that begin in this piece or a later one: pieces are cut
 // by pairs, not by experts, so that a few busy experts do not make one long piece.
 static size_t update_begin(const reef_expert_pairs *pairs, size_t piece) {
-    size_t begin = piece_begin(pairs->pair_count, piece, REEF_EXPERT_PIECES);
+    size_t begin = reef_piece_begin(pairs->pair_count, piece, REEF_EXPERT_PIECES);
     return begin == 0 ? 0 : reef_expert_pairs_end(pairs, begin - 1);
 }
 

@@ -85,6 +85,11 @@ typedef struct reef_expert_pairs {
 #define REEF_EXPERT_PIECES 64 // fixed number of pieces of the update pass
 #define REEF_EXPERT_LINE_BYTES 64
 
+/** The first of `count` things that is the piece's. */
+static inline size_t reef_piece_begin(size_t count, size_t piece, size_t pieces) {
+    return count * piece / pieces;
+}
+
 /** Floats between the gradients of two pieces: whole cache lines, so that threads share none. */
 static inline size_t reef_expert_grad_stride(size_t row_values) {
     const size_t line = REEF_EXPERT_LINE_BYTES / sizeof(float);

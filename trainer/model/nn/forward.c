@@ -29,8 +29,8 @@
 #include <assert.h>
 #include <string.h>
 
-/** The state of one pass: which block, which generation. */
-typedef struct reef_forward {
+// The state of one pass: which block, which generation.
+typedef struct forward_pass {
     reef_activations *acts;
     bool train;        // REEF_PASS_TRAIN
     reef_ranks *ranks; // that share the pass; NULL: it is this process's alone
@@ -42,7 +42,7 @@ typedef struct reef_forward {
     size_t layer_set; // index of `layer`: 0 in evaluation, else l
     uint32_t l;
     size_t g;
-} reef_forward;
+} forward_pass;
 
 // ---- embedding ----------------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ void reef_embed_token(
 }
 
 // The later generation that fires for each token of the window; 0 where none does.
-static void mark_fired(const reef_forward *f, size_t w) {
+static void mark_fired(const forward_pass *f, size_t w) {
     const reef_config *config = f->acts->config;
     size_t T = config->context;
     uint32_t *fired = f->acts->fired + w * T;
@@ -83,7 +83,7 @@ static void add_embedding(const reef_config *config,
 
 // x = embeddings + position, plus those of the generation that fires.
 static void embed_window(void *context, size_t w) {
-    const reef_forward *f = context;
+    const forward_pass *f = context;
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context;
     const uint8_t *tokens = f->batch->tokens + w * T;
@@ -97,7 +97,7 @@ static void embed_window(void *context, size_t w) {
     }
 }
 
-static reef_projection projection_of(const reef_forward *f, size_t w) {
+static reef_projection projection_of(const forward_pass *f, size_t w) {
     return (reef_projection){.acts = f->acts, .network = f->network, .l = f->l, .w = w};
 }
 
@@ -105,7 +105,7 @@ static reef_projection projection_of(const reef_forward *f, size_t w) {
 
 // Everything of a block before its FFW: x_mid = x + attention(norm1(x)), norm2 = norm(x_mid).
 static void attend_window(void *context, size_t w) {
-    const reef_forward *f = context;
+    const forward_pass *f = context;
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context, A = config->attention_heads, row = w * T;
     const reef_block *block = &f->network->generations[0]->weights.blocks[f->l];
@@ -136,7 +136,7 @@ static void attend_window(void *context, size_t w) {
 // ---- feed-forward networks ----------------------------------------------------------------------
 
 static void dense_ffw_window(void *context, size_t w) {
-    const reef_forward *f = context;
+    const forward_pass *f = context;
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
     float *hidden = f->layer->ffw_in + row * F, *hidden_act = f->layer->ffw_act + row * F;
@@ -149,13 +149,13 @@ static void dense_ffw_window(void *context, size_t w) {
 // MoE layers: in training each expert takes its best tokens of the window, which is expert choice
 // (Zhou et al. 2022). Otherwise thresholds decide, as in evaluation. They follow the choices of
 // training, so a generation that is sealed keeps them (see step.c).
-static bool mixtures_train(const reef_forward *f) {
+static bool mixtures_train(const forward_pass *f) {
     return f->train && f->network->generations[0]->open;
 }
 
 // Every rank computes the whole of a mixture: gradients of its experts sum over the tokens that
 // each took, which no rank has alone.
-static void gather_mixture_input(const reef_forward *f) {
+static void gather_mixture_input(const forward_pass *f) {
     const reef_config *config = f->acts->config;
     if (f->ranks == NULL) return;
     const reef_ranks_array input[] = {
@@ -166,7 +166,7 @@ static void gather_mixture_input(const reef_forward *f) {
 }
 
 static void moe_window(void *context, size_t w) {
-    const reef_forward *f = context;
+    const forward_pass *f = context;
     const reef_moe_shape *shape = &f->plan->moe;
     size_t offset = w * shape->T * shape->D;
     reef_moe_forward(shape, &f->network->generations[0]->weights.blocks[f->l].moe, &f->layer->moe,
@@ -174,7 +174,7 @@ static void moe_window(void *context, size_t w) {
 }
 
 static void experts_window(void *context, size_t w) {
-    const reef_forward *f = context;
+    const forward_pass *f = context;
     const reef_config *config = f->acts->config;
     if (!f->acts->window_active[w]) return;
     const reef_expert_shape *shape = &f->plan->experts;
@@ -199,7 +199,7 @@ float reef_retain_gradient_weight(const reef_config *config, const uint8_t *fire
 // on old data, so on windows of old data alone. It is |y_g|^2 / |y_old|^2, averaged
 // over the fired tokens and divided by the layers + 2; y_old counts as a constant. `before` is x
 // without y_g. See reef_retain_gradient_weight.
-static void retain_gradient_window(const reef_forward *f, size_t w, const float *before) {
+static void retain_gradient_window(const forward_pass *f, size_t w, const float *before) {
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context, row = w * T;
     const uint8_t *fire = reef_batch_fire(f->batch, config, f->g, w);
@@ -215,7 +215,7 @@ static void retain_gradient_window(const reef_forward *f, size_t w, const float 
 }
 
 static void experts_retain_window(void *context, size_t w) {
-    const reef_forward *f = context;
+    const forward_pass *f = context;
     if (!reef_batch_retains(f->batch, w)) {
         experts_window(context, w);
         return;
@@ -231,7 +231,7 @@ static void experts_retain_window(void *context, size_t w) {
 
 // Statistics of queries, and sums over rows in backward, need the router's input of every window;
 // experts are chosen for a rank's own windows.
-static void share_choice(const reef_forward *f, reef_router_tape *tape) {
+static void share_choice(const forward_pass *f, reef_router_tape *tape) {
     tape->choose_first = tape->choose_end = 0; // all
     if (f->ranks == NULL) return;
     reef_ranks_share(f->ranks, reef_ranks_rank(f->ranks), f->batch->windows, &tape->choose_first,
@@ -239,7 +239,7 @@ static void share_choice(const reef_forward *f, reef_router_tape *tape) {
 }
 
 // Rows of other ranks: of what this rank's windows chose. They stay until backward has read them.
-static void fetch_chosen(const reef_forward *f) {
+static void fetch_chosen(const forward_pass *f) {
     size_t first = 0, end = f->batch->windows;
     if (f->acts->row_ranks == NULL) return;
     // A pass that is not shared runs on every rank, each of which needs the rows of all windows.
@@ -249,7 +249,7 @@ static void fetch_chosen(const reef_forward *f) {
 }
 
 // The retrieved experts of one block: each generation adds its own to x, the oldest first.
-static reef_status experts_forward(reef_forward *f, reef_thread_pool *workers, reef_error *err) {
+static reef_status experts_forward(forward_pass *f, reef_thread_pool *workers, reef_error *err) {
     reef_activations *acts = f->acts;
     if (f->ranks != NULL) {
         const reef_ranks_array input =
@@ -293,7 +293,7 @@ static reef_status experts_forward(reef_forward *f, reef_thread_pool *workers, r
     return REEF_OK;
 }
 
-static reef_status ffw_forward(reef_forward *f, reef_thread_pool *workers, reef_error *err) {
+static reef_status ffw_forward(forward_pass *f, reef_thread_pool *workers, reef_error *err) {
     size_t windows = f->batch->windows;
     switch (f->plan->ffw) {
     case REEF_FFW_DENSE:
@@ -313,7 +313,7 @@ static reef_status ffw_forward(reef_forward *f, reef_thread_pool *workers, reef_
 
 // What the net says of each target of a window, for the mixer of a context memory. It runs before
 // the loss, which may replace `logits` by their gradient.
-static void predict_targets(const reef_forward *f, size_t row, const float *logits) {
+static void predict_targets(const forward_pass *f, size_t row, const float *logits) {
     float p[REEF_VOCAB];
     // t + 1: tokens that the net has seen in this window when it predicts target t.
     for (size_t t = 0; t < f->acts->config->context; t++) {
@@ -326,7 +326,7 @@ static void predict_targets(const reef_forward *f, size_t row, const float *logi
 
 // Final norm, logits, loss, and with weights the gradient of the logits.
 static void head_window(void *context, size_t w) {
-    const reef_forward *f = context;
+    const forward_pass *f = context;
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
     reef_activations *acts = f->acts;
@@ -346,7 +346,7 @@ static void head_window(void *context, size_t w) {
 
 // What later decisions read of all windows: losses, predictions for a memory, and, without weights,
 // the logits: the caller makes their gradient itself.
-static void gather_outputs(const reef_forward *f) {
+static void gather_outputs(const forward_pass *f) {
     const reef_config *config = f->acts->config;
     size_t T = config->context, count = 0;
     reef_ranks_array left[3];
@@ -369,7 +369,7 @@ static void gather_outputs(const reef_forward *f) {
 // Merge the corrections of the generations that fire in this pass into copies of the backbone's
 // matrices. They are kept until parameters change: a cache, not part of the model, so the network
 // stays const. Those of a generation that trains change in every step.
-static reef_status merge_fired(reef_forward *f, reef_error *err) {
+static reef_status merge_fired(forward_pass *f, reef_error *err) {
     const reef_network *network = f->network;
     for (size_t g = 1; g < network->generation_count; g++) {
         reef_generation *generation = network->generations[g];
@@ -390,7 +390,7 @@ reef_status reef_network_forward(reef_activations *acts,
                                  reef_error *err) {
     assert(batch->windows <= acts->windows_max);
     assert(mode == REEF_PASS_EVALUATE || acts->training);
-    reef_forward f = {
+    forward_pass f = {
         .acts = acts, .train = mode == REEF_PASS_TRAIN, .network = network, .batch = batch};
     f.ranks = f.train ? acts->ranks : NULL;
     reef_status merged = merge_fired(&f, err);
