@@ -31,44 +31,37 @@ const reef_cli_manual reef_status_manual = {
 
 // Of the last batch. Null before any loss, after a restore that removed it, and if the timeline is
 // damaged.
-static json_t *last_loss_json(const reef_cli_pool *pool, const reef_cli_points *points) {
+static json_t *last_loss_json(reef_txn *txn, const reef_cli_points *points) {
     const reef_point *last = points->count ? &points->points[points->count - 1] : NULL;
-    reef_txn *txn = NULL;
     reef_lineage lineage = {0};
-    bool known = last != NULL &&
-                 reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
-                 reef_lineage_read(&lineage, txn, NULL) == REEF_OK &&
+    bool known = last != NULL && reef_lineage_read(&lineage, txn, NULL) == REEF_OK &&
                  reef_lineage_knows_losses(&lineage, last->stream_bytes - 1, UINT64_MAX);
     reef_lineage_release(&lineage);
-    reef_txn_abort(txn);
     return known ? reef_cli_real((double)last->bits_per_byte) : json_null();
 }
 
 // Null where the record that counts them is damaged.
-static void set_passed(json_t *object, const reef_cli_pool *pool) {
-    reef_txn *txn = NULL;
+static void set_passed(json_t *object, const reef_config *config, reef_txn *txn) {
     reef_passed passed = {0};
-    bool known = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
-                 reef_passed_read(txn, &passed, NULL) == REEF_OK;
-    reef_txn_abort(txn);
-    if (!reef_learns_all(&pool->config))
+    bool known = reef_passed_read(txn, &passed, NULL) == REEF_OK;
+    if (!reef_learns_all(config))
         json_object_set_new(object, "not_learned_bytes",
                             reef_cli_known(known, passed.not_learned_bytes));
     json_object_set_new(object, "visited_bytes", reef_cli_known(known, passed.visited_bytes));
 }
 
 // Null where the records that say so are damaged.
-static void set_kinds(json_t *object, reef_cli_pool *pool) {
-    reef_kind_list list;
+static void set_kinds(json_t *object, reef_txn *txn) {
+    reef_kind_list list = {0};
     const reef_kind_facts *current = NULL;
-    bool known = reef_cli_kinds_read(pool, &list, NULL) == REEF_OK;
+    bool known = reef_kind_list_read(txn, &list, NULL) == REEF_OK;
     for (size_t i = 0; known && i < list.count; i++)
         if (list.kinds[i].is_current) current = &list.kinds[i];
     json_object_set_new(object, "kind",
                         current != NULL ? json_integer(current->kind) : json_null());
     json_object_set_new(object, "kind_name", reef_cli_name(current != NULL ? current->name : ""));
     json_object_set_new(object, "kinds", reef_cli_known(known, list.count));
-    if (known) reef_kind_list_release(&list);
+    reef_kind_list_release(&list);
 }
 
 typedef reef_status (*stats_read)(reef_txn *txn,
@@ -78,23 +71,31 @@ typedef reef_status (*stats_read)(reef_txn *txn,
 
 // Of a generation or a kind; null in a pool without context memories, and where the record is
 // damaged. Inputs are counted by a running trainer alone.
-static json_t *memory_json(const reef_cli_pool *pool, stats_read read, uint32_t number) {
-    reef_txn *txn = NULL;
+static json_t *memory_json(const reef_config *config,
+                           reef_txn *txn,
+                           stats_read read,
+                           uint32_t number) {
     reef_memory_stats stats;
-    bool known = pool->config.context_memory > 0 &&
-                 reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
-                 read(txn, number, &stats, NULL) == REEF_OK;
-    reef_txn_abort(txn);
+    bool known = config->context_memory > 0 && read(txn, number, &stats, NULL) == REEF_OK;
     if (!known) return json_null();
-    stats.bytes_max = pool->config.context_memory;
+    stats.bytes_max = config->context_memory;
     json_t *object = reef_memory_stats_json(&stats);
     json_object_set_new(object, "inputs", json_null());
     return object;
 }
 
+// What earlier daemons recorded. Where the record is damaged nothing is known of it: `reef verify`
+// reports the damage, and the status must be shown in any case.
+static json_t *scrub_json(reef_txn *txn) {
+    reef_scrub scrub = {0};
+    if (reef_scrub_read(txn, &scrub, NULL) != REEF_OK) scrub = (reef_scrub){0};
+    return reef_scrub_json(&scrub);
+}
+
 static json_t *pool_json(const reef_cli_call *cli,
-                         reef_cli_pool *pool,
-                         const reef_cli_points *points) {
+                         const reef_cli_pool *pool,
+                         const reef_cli_points *points,
+                         reef_txn *txn) {
     uint64_t experts = 0, experts_open = 0;
     for (uint32_t g = 0; g < pool->generation_count; g++) {
         uint64_t count = reef_cli_generation_experts(pool, &pool->generations[g]);
@@ -103,37 +104,26 @@ static json_t *pool_json(const reef_cli_call *cli,
     }
     const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
     // The name of the last loss carries the unit, so that no reader mistakes one for another.
-    json_t *object =
-        json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
-                  reef_cli_path(cli->pool), "state", "idle", "step", (json_int_t)pool->commit.step,
-                  "stream_bytes", (json_int_t)pool->commit.stream_bytes, "generation",
-                  (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
-                  "last_bits_per_byte", last_loss_json(pool, points), "experts",
-                  (json_int_t)experts, "experts_open", (json_int_t)experts_open, "file_bytes",
-                  (json_int_t)pool->file_bytes, "last_commit", reef_commit_json(&pool->commit));
-    set_passed(object, pool);
-    set_kinds(object, pool);
+    json_t *object = json_pack(
+        "{s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool", reef_cli_path(cli->pool),
+        "state", "idle", "step", (json_int_t)pool->commit.step, "stream_bytes",
+        (json_int_t)pool->commit.stream_bytes, "generation", (json_int_t)open->generation,
+        "opened_at", (json_int_t)open->opened_at, "last_bits_per_byte", last_loss_json(txn, points),
+        "experts", (json_int_t)experts, "experts_open", (json_int_t)experts_open, "file_bytes",
+        (json_int_t)pool->file_bytes, "last_commit", reef_commit_json(&pool->commit));
+    set_passed(object, &pool->config, txn);
+    set_kinds(object, txn);
     json_object_set_new(object, "context_memory",
-                        memory_json(pool, reef_memory_stats_read, open->generation));
+                        memory_json(&pool->config, txn, reef_memory_stats_read, open->generation));
     const json_t *kind = json_object_get(object, "kind");
     json_object_set_new(object, "kind_memory",
-                        json_is_integer(kind) ? memory_json(pool, reef_kind_memory_stats_read,
-                                                            (uint32_t)json_integer_value(kind))
-                                              : json_null());
+                        json_is_integer(kind)
+                            ? memory_json(&pool->config, txn, reef_kind_memory_stats_read,
+                                          (uint32_t)json_integer_value(kind))
+                            : json_null());
     json_object_set_new(object, "stream_unit", json_string(reef_cli_stream_unit(&pool->config)));
+    json_object_set_new(object, "scrub", scrub_json(txn));
     return object;
-}
-
-// What earlier daemons recorded. If the record is damaged, nothing is known of it.
-static json_t *scrub_json(const reef_cli_pool *pool) {
-    reef_txn *txn = NULL;
-    reef_scrub scrub = {0};
-    if (reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) != REEF_OK ||
-        reef_scrub_read(txn, &scrub, NULL) != REEF_OK)
-        // `reef verify` reports the damage; the status must be shown in any case.
-        scrub = (reef_scrub){0};
-    reef_txn_abort(txn);
-    return reef_scrub_json(&scrub);
 }
 
 // The present readers of the pool, reefd's own threads included; NULL if the lock file cannot be
@@ -153,10 +143,12 @@ static json_t *readers_json(const reef_cli_call *cli) {
 static reef_status read_pool(const reef_cli_call *cli, json_t **result, reef_error *err) {
     reef_cli_pool pool;
     reef_cli_points points = {0};
+    reef_txn *txn = NULL;
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_cli_points_read(&points, &pool, err);
-    if (status == REEF_OK) *result = pool_json(cli, &pool, &points);
-    if (*result != NULL) json_object_set_new(*result, "scrub", scrub_json(&pool));
+    if (status == REEF_OK) status = reef_txn_begin(&txn, pool.store, REEF_TXN_READ, err);
+    if (status == REEF_OK) *result = pool_json(cli, &pool, &points, txn);
+    reef_txn_abort(txn);
     reef_cli_points_release(&points);
     reef_cli_pool_close(&pool);
     return status;
