@@ -186,9 +186,9 @@ static double name_unit(const reef_loss_chart *chart, double x_max, char out[CLI
 }
 
 static void draw_axes(FILE *out, const axes *a, const reef_loss_chart *chart) {
-    char label[CLI_WORD_BYTES];
+    char label[CLI_WORD_BYTES], units[CLI_WORD_BYTES];
     // Bytes are shown as kB, MB or GB, whichever gives numbers of one to three digits.
-    double unit = name_unit(chart, a->x_max, CLI_WORDS);
+    double unit = name_unit(chart, a->x_max, units);
     double x_tick = reef_chart_tick(a->x_max / unit, 8), y_tick = reef_chart_tick(a->y_max, 6);
     // Half a tick more than the range, as the last line may miss it by a rounding error.
     for (int i = 0; i * y_tick <= a->y_max + y_tick / 2; i++) {
@@ -205,7 +205,7 @@ static void draw_axes(FILE *out, const axes *a, const reef_loss_chart *chart) {
         put_line(out, x, a->top + a->height, x, a->top + a->height + 6, SVG_PALE, 1, NULL);
         put_text(out, x, a->top + a->height + 23, TEXT_SIZE, "middle", SVG_INK, label);
     }
-    char *title = reef_cli_format("position in the stream (%s)", CLI_WORDS);
+    char *title = reef_cli_format("position in the stream (%s)", units);
     put_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle", SVG_INK,
              title);
     free(title);
