@@ -166,7 +166,6 @@ static reef_status find_size(const char *name, const size **out, reef_error *err
 
 // The largest size that leaves half of the memory to later generations.
 static reef_status fit_size(const reef_cli_call *cli, making *m, reef_error *err) {
-    char least[CLI_WORD_BYTES];
     for (size_t i = SIZE_COUNT; i > 0; i--) {
         m->size = &SIZES[i - 1];
         reef_status status = configure(cli, m->size, &m->config, err);
@@ -178,7 +177,7 @@ static reef_status fit_size(const reef_cli_call *cli, making *m, reef_error *err
                      "--memory %.40s is too little: "
                      "the smallest size wants %s, and as much for generations to come; "
                      "give sizes yourself, such as --layers and --side",
-                     reef_cli_text(cli, "memory"), reef_cli_bytes(m->memory_bytes, least));
+                     reef_cli_text(cli, "memory"), CLI_BYTES(m->memory_bytes));
 }
 
 static reef_status choose_sizes(const reef_cli_call *cli, making *m, reef_error *err) {
@@ -203,24 +202,22 @@ static uint64_t experts_made(const making *m) {
 
 static void print_net(const making *m) {
     const reef_config *config = &m->config;
-    char words[CLI_WORD_BYTES];
     printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " bytes\n",
            reef_config_word(config, "model"), config->layers, config->d_model, config->context);
     printf("  experts     %s (%" PRIu32 " x %" PRIu32 " in each of %" PRIu32 " layers; --ffw %s)\n",
-           reef_cli_count(experts_made(m), words), config->side, config->side,
+           CLI_COUNT(experts_made(m)), config->side, config->side,
            reef_config_retrieving_layers(config), config->ffw);
 }
 
 static void print_model(const making *m) {
     const reef_config *config = &m->config;
-    char words[CLI_WORD_BYTES];
     if (reef_cli_has_net(config))
         print_net(m);
     else
         printf("  model       %s, context memories alone\n", reef_config_word(config, "model"));
     if (config->context_memory == 0) return;
     printf("  memory      up to %s for each generation's context memory; ",
-           reef_cli_bytes(config->context_memory, words));
+           CLI_BYTES(config->context_memory));
     if (!reef_cli_has_net(config))
         printf("no net\n");
     else
@@ -232,15 +229,14 @@ static void print_model(const making *m) {
 
 // Why these sizes, and what to expect of them.
 static void print_size(const making *m) {
-    char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
     if (m->size == NULL) return;
     if (m->budget_bytes)
         printf("  size        %s, the largest that leaves half of %s to later generations\n",
-               m->size->name, reef_cli_bytes(m->budget_bytes, words));
+               m->size->name, CLI_BYTES(m->budget_bytes));
     else
         printf("  size        %s\n", m->size->name);
-    printf("  in memory   about %s while it trains, ", reef_cli_bytes(m->memory_bytes, words));
-    printf("and %s more for each sealed generation\n", reef_cli_bytes(m->generation_bytes, more));
+    printf("  in memory   about %s while it trains, and %s more for each sealed generation\n",
+           CLI_BYTES(m->memory_bytes), CLI_BYTES(m->generation_bytes));
 }
 
 static json_t *making_json(const reef_cli_call *cli, const making *m) {
@@ -260,21 +256,20 @@ static json_t *making_json(const reef_cli_call *cli, const making *m) {
 }
 
 static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *err) {
-    char words[CLI_WORD_BYTES];
     bool layer = reef_config_is_layer(&m->config);
     if (cli->json) return reef_cli_reply(cli, making_json(cli, m), err);
     printf("%s %s\n", cli->dry_run ? "would make" : "made", cli->pool);
     if (layer)
         printf("  model       %s of width %" PRIu32 ", by itself\n  experts     %s (%" PRIu32
                " x %" PRIu32 ")\n",
-               reef_config_word(&m->config, "model"), m->config.d_model,
-               reef_cli_count(experts_made(m), words), m->config.side, m->config.side);
+               reef_config_word(&m->config, "model"), m->config.d_model, CLI_COUNT(experts_made(m)),
+               m->config.side, m->config.side);
     else
         print_model(m);
     print_size(m);
     if (cli->dry_run) return REEF_OK;
-    printf("  parameters  %s\n", reef_cli_count(m->parameters, words));
-    printf("  on disk     %s\n", reef_cli_bytes(m->file_bytes, words));
+    printf("  parameters  %s\n", CLI_COUNT(m->parameters));
+    printf("  on disk     %s\n", CLI_BYTES(m->file_bytes));
     // The next command is printed, since `reef init` is the first thing a new user runs.
     if (layer)
         printf("next: a program that uses libreef, or reef.torch (docs/LIBRARY.md)\n");

@@ -239,7 +239,6 @@ static void put_words(view *v, const char *label, char *words) {
 }
 
 static void put_source(view *v, const json_t *source) {
-    char lag[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
     const json_t *behind = json_object_get(source, "lag_bytes"),
                  *loss = json_object_get(source, "bits_per_byte");
     // The name takes what the other columns leave.
@@ -247,12 +246,9 @@ static void put_source(view *v, const json_t *source) {
         reef_cli_cut(reef_cli_text_of(source, "name"), v->columns > 60 ? v->columns - 44 : 16);
     char *shown = json_is_number(loss) ? reef_cli_format("%.3f", json_number_value(loss))
                                        : reef_cli_format("%s", "");
-    if (json_is_integer(behind))
-        reef_cli_bytes((uint64_t)json_integer_value(behind), lag);
-    else
-        snprintf(lag, sizeof(lag), "?");
-    reef_cli_bytes((uint64_t)reef_cli_real_of(source, "bytes_per_s"), rate);
-    put_line(v, TOP_PLAIN, "  %10s %10s/s %8s  %s  %s", lag, rate, shown, name,
+    put_line(v, TOP_PLAIN, "  %10s %10s/s %8s  %s  %s",
+             json_is_integer(behind) ? CLI_BYTES((uint64_t)json_integer_value(behind)) : "?",
+             CLI_BYTES((uint64_t)reef_cli_real_of(source, "bytes_per_s")), shown, name,
              json_is_true(json_object_get(source, "ended"))      ? "ended"
              : json_is_true(json_object_get(source, "sits_out")) ? "is idle"
                                                                  : "");
