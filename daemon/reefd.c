@@ -29,9 +29,8 @@
 #include <unistd.h>
 #include <uv.h>
 
-#define TICK_MS 500                   // rate, progress on a terminal
-#define PROGRESS_LINE_NS 10000000000u // between progress lines elsewhere
-#define SIGNAL_EXIT 128               // a shell's way to say "ended by signal n"
+#define TICK_MS 500     // rate, progress on a terminal
+#define SIGNAL_EXIT 128 // a shell's way to say "ended by signal n"
 
 typedef struct reef_daemon {
     reef_options options;
@@ -119,7 +118,9 @@ static void on_tick(uv_timer_t *timer) {
     reef_http_tick(daemon->http);
     reef_routes_tick(&daemon->routes);
     bool rewritten = daemon->report.terminal && !daemon->report.json;
-    if (!rewritten && uv_hrtime() - daemon->progress_ns < PROGRESS_LINE_NS) return;
+    if (!rewritten &&
+        1e-9 * (double)(uv_hrtime() - daemon->progress_ns) < daemon->options.progress_seconds)
+        return;
     daemon->progress_ns = uv_hrtime();
     report_progress(daemon, rewritten);
 }

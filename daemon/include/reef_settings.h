@@ -101,6 +101,7 @@ typedef struct reef_options {
     bool stay, json_log, quiet;
     // No settings: other values are for tests, where fail points are compiled in.
     double patience_seconds;      // how long others wait for a live source that has nothing
+    double progress_seconds;      // between two lines of where it is
     double rank_deadline_seconds; // how long another rank may take to answer
     uint64_t commit_retries;
     uint64_t scrub_rate; // bytes of sealed records a second that are read again; 0: none

@@ -147,11 +147,13 @@ static reef_status judge_join(
     const reef_crew_card *cards, size_t rank, size_t count, uint64_t most, reef_error *err) {
     const reef_crew_card *card = &cards[rank];
     const reef_join *join = &card->join, *first = &cards[0].join;
-    if (!card->has_joined || !cards[0].has_joined)
+    size_t has = 0; // one of them
+    while (has + 1 < count && !cards[has].has_joined) has++;
+    if (!card->has_joined)
         return reef_fail(err, REEF_ERR_INVALID,
                          "rank %zu: its pool has not joined others, but that of rank %zu has: "
                          "restore it, or let all start over from copies of one pool",
-                         card->has_joined ? 0 : rank, card->has_joined ? rank : 0);
+                         rank, has);
     if (memcmp(join->training, first->training, sizeof(join->training)) != 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "rank %zu: its pool joins others than rank 0's does", rank);

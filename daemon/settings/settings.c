@@ -19,6 +19,7 @@
 #define COMMIT_STEPS_DEFAULT 50
 #define COMMIT_SECONDS_DEFAULT 10
 #define PATIENCE_SECONDS 5
+#define PROGRESS_SECONDS 10
 #define RANK_DEADLINE_SECONDS 300
 #define COMMIT_RETRIES 5 // with pauses of 1, 2, 4, 8 and 16 seconds
 #define SECTION "reefd"
@@ -142,6 +143,7 @@ static void set_defaults(reef_options *options) {
                               .journal_bytes = REEF_PUSH_JOURNAL_BYTES,
                               .keep = REEF_KEEP_DEFAULT};
     options->patience_seconds = for_tests("REEF_TEST_PATIENCE", PATIENCE_SECONDS);
+    options->progress_seconds = for_tests("REEF_TEST_PROGRESS", PROGRESS_SECONDS);
     options->rank_deadline_seconds = for_tests("REEF_TEST_RANK_DEADLINE", RANK_DEADLINE_SECONDS);
     options->commit_retries = (uint64_t)for_tests("REEF_TEST_COMMIT_RETRIES", COMMIT_RETRIES);
     options->scrub_rate = (uint64_t)for_tests("REEF_TEST_SCRUB_RATE", REEF_SCRUB_RATE_DEFAULT);

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ANSWER_SECONDS_MAX 30
+#define ANSWER_SECONDS_MAX 120
 
 int http_connect(const char *address) {
     const char *colon = strrchr(address, ':');
@@ -70,29 +70,51 @@ int http_read_all(int fd, unsigned seconds, http_answer *answer) {
     return closed;
 }
 
+int http_raw(const char *address, const void *bytes, size_t count) {
+    int fd = http_connect(address);
+    // A refusal may come before all is sent.
+    for (size_t sent = 0; sent < count;) {
+        ssize_t more = send(fd, (const char *)bytes + sent, count - sent, MSG_NOSIGNAL);
+        if (more <= 0) break;
+        sent += (size_t)more;
+    }
+    return fd;
+}
+
+int http_begin(const char *address,
+               const char *method,
+               const char *target,
+               const char *headers,
+               const void *body,
+               size_t body_bytes,
+               size_t missing) {
+    size_t room = 4096 + body_bytes;
+    char *all = malloc(room);
+    assert_non_null(all);
+    int bytes = snprintf(all, room,
+                         "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                         "Content-Length: %zu\r\n%s\r\n",
+                         method, target, body_bytes, headers);
+    assert_in_range(bytes, 1, 4095);
+    if (body_bytes > 0) memcpy(all + bytes, body, body_bytes);
+    int fd = http_raw(address, all, (size_t)bytes + body_bytes - missing);
+    free(all);
+    return fd;
+}
+
+http_answer http_end(int fd) {
+    http_answer answer;
+    if (!http_read_all(fd, ANSWER_SECONDS_MAX, &answer))
+        fail_msg("no answer within %d s", ANSWER_SECONDS_MAX);
+    close(fd);
+    return answer;
+}
+
 http_answer http_ask(const char *address,
                      const char *method,
                      const char *target,
                      const char *headers,
                      const void *body,
                      size_t body_bytes) {
-    char head[4096];
-    http_answer answer;
-    int fd = http_connect(address);
-    int bytes = snprintf(head, sizeof(head),
-                         "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-                         "Content-Length: %zu\r\n%s\r\n",
-                         method, target, body != NULL ? body_bytes : 0, headers);
-    assert_true(bytes > 0 && (size_t)bytes < sizeof(head));
-    (void)send(fd, head, (size_t)bytes, MSG_NOSIGNAL);
-    for (size_t sent = 0;
-         body != NULL && sent < body_bytes;) { // a refusal may come before all is sent
-        ssize_t count = send(fd, (const char *)body + sent, body_bytes - sent, MSG_NOSIGNAL);
-        if (count <= 0) break;
-        sent += (size_t)count;
-    }
-    if (!http_read_all(fd, ANSWER_SECONDS_MAX, &answer))
-        fail_msg("no answer to %s %s within %d s", method, target, ANSWER_SECONDS_MAX);
-    close(fd);
-    return answer;
+    return http_end(http_begin(address, method, target, headers, body, body_bytes, 0));
 }

@@ -11,96 +11,65 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TEXT_BYTES 20000000 // more than any of these tests waits for
-#define TOKEN "0123456789abcdef0123456789abcdef"
+#define TEXT_BYTES 10000000 // more than any of these tests waits for
 #define BEARER "Authorization: Bearer " TOKEN "\r\n"
-
-typedef struct running {
-    sandbox box;
-    char token[192]; // file
-    char address[64];
-    pid_t pid;
-} running;
-
-static inline void write_file(const char *path, const char *text, mode_t mode) {
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-    assert_int_equal(chmod(path, mode), 0);
-}
-
-// `commits`: NULL, or "--commit-seconds=0", which is without any.
-static inline void run_start_with(running *run, const char *listen, const char *commits) {
-    run->pid = reefd_start(
-        &run->box, -1,
-        (const char *const[]){"--pool", run->box.pool, "--source", run->box.text, "--http", listen,
-                              "--http-token", run->token, "--threads", "1", commits,
-                              commits != NULL ? "--commit-steps=0" : NULL, NULL});
-    reefd_await(&run->box, run->pid);
-    json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
-    snprintf(run->address, sizeof(run->address), "%s",
-             json_string_value(json_object_get(status, "http")));
-}
-
-static inline void run_start(running *run, const char *listen) {
-    run_start_with(run, listen, NULL);
-}
+/** What a reefd is started with that answers anywhere on this machine. */
+#define HTTP(box) "--http", "127.0.0.1:0", "--http-token", (box)->token
+/** A reefd that learns the sandbox's text, and answers. */
+#define LEARN(box, ...) START(box, "--source", (box)->text, "--threads", "1", __VA_ARGS__)
 
 static inline int setup(void **state) {
-    running *run = calloc(1, sizeof(*run));
-    sandbox_make(&run->box);
-    sandbox_make_pool(&run->box);
-    write_text(run->box.text, TEXT_BYTES, 1);
-    snprintf(run->token, sizeof(run->token), "%s/token", run->box.directory);
-    write_file(run->token, TOKEN "\n", 0600);
-    run_start(run, "0");
-    *state = run;
+    sandbox *box = sandbox_new(state, sizeof(*box));
+    write_text(box->text, TEXT_BYTES, 1);
+    LEARN(box, HTTP(box));
     return 0;
 }
 
-static inline int teardown(void **state) {
-    running *run = *state;
-    if (run->pid) {
-        kill(run->pid, SIGKILL);
-        (void)reefd_wait(run->pid);
-    }
-    sandbox_remove(&run->box);
-    free(run);
-    return 0;
+static inline http_answer get(const sandbox *box, const char *target) {
+    return http_ask(box->address, "GET", target, "", NULL, 0);
 }
 
-static inline void assert_trains_on_and_stops(running *run) {
-    int64_t before = reefd_count(&run->box, "step");
-    while (reefd_count(&run->box, "step") <= before) sleep_ms(2);
-    kill(run->pid, SIGTERM);
-    assert_int_equal(reefd_wait(run->pid), 0);
-    run->pid = 0;
-    pool_check(&run->box);
-}
-
-static inline http_answer get(const running *run, const char *target) {
-    return http_ask(run->address, "GET", target, "", NULL, 0);
-}
-
-static inline http_answer post(const running *run,
+static inline http_answer post(const sandbox *box,
                                const char *target,
                                const char *headers,
                                const char *body) {
-    return http_ask(run->address, "POST", target, headers, body, strlen(body));
+    return http_ask(box->address, "POST", target, headers, body, strlen(body));
 }
 
 // The body of an answer with this code; kept.
 static inline json_t *json_of(http_answer answer, int code) {
     if (answer.code != code) fail_msg("code %d, expected %d: %s", answer.code, code, answer.body);
-    json_t *object = json_loads(answer.body, 0, NULL);
-    assert_non_null(object);
     assert_non_null(strstr(answer.head, "application/json"));
-    return keep(object);
+    return json_of_text(answer.body);
 }
 
 static inline void assert_code(http_answer answer, int code) {
     if (answer.code != code) fail_msg("code %d, expected %d: %s", answer.code, code, answer.body);
+}
+
+/** What Prometheus takes, where it is installed. */
+static inline void assert_metrics(const sandbox *box, const char *text) {
+    char path[256], line[320];
+    snprintf(path, sizeof(path), "%s/metrics", box->directory);
+    write_mode(path, text, 0600);
+    snprintf(line, sizeof(line), "promtool check metrics <%s", path);
+    if (system("command -v promtool >/dev/null 2>&1") == 0)
+        assert_int_equal(system(line), 0);
+    else
+        print_message("promtool is not installed: what it would say is not checked\n");
+}
+
+/** /metrics once these stand in it: facts of the pool are read beside training. */
+static inline char *await_metrics(const sandbox *box, const char *const *names, size_t count) {
+    http_answer answer = {0};
+    for (size_t found = 0; found < count; sleep_ms(20)) {
+        answer = get(box, "/metrics");
+        assert_int_equal(answer.code, 200);
+        found = 0;
+        for (size_t i = 0; i < count; i++) found += strstr(answer.body, names[i]) != NULL;
+    }
+    assert_metrics(box, answer.body);
+    return answer.body;
 }
 
 #endif

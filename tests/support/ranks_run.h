@@ -1,110 +1,192 @@
-// reefd on several ranks, as people start it with mpirun: what its tests share.
+// reefd on several ranks, as people start it with mpirun: on the pools DIR/many/rank-0 and so on.
 #ifndef RANKS_RUN_H
 #define RANKS_RUN_H
 
-#include "ranks_spawn.h"
 #include "reef_shard.h"
+#include "reefd_run.h"
 #include "test.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define RANKS_COMMAND_BYTES 4096
-#define RANKS_WAIT_MS 20
-#define RANKS_WAITS_MAX 3000 // for a process to be there: a minute
-
+// Ranks of one test share two cores with others.
+#define MPIRUN MPIRUN_PATH " --oversubscribe --allow-run-as-root --bind-to none"
 // One thread where a test does not say more: a second one for so small a model only waits.
 #define QUICK "--quiet --commit-steps 10 --threads 1"
 
-#define MARK "=== another kind ===" // a line of the stream where a generation ends
+enum { RANKS_COMMAND_BYTES = 8192, RANKS_WAIT_MS = 20, RANKS_WAITS_MAX = 3000 }; // a minute
 
-/** A net alone, whose generations end at lines that are MARK. */
-static inline void without_memories(reef_config *config) {
-    reef_error err;
-    config->context_memory = 0;
-    config->net_share = 1.0f;
-    config->boundaries = REEF_BOUNDARIES_GIVEN;
-    assert_int_equal(reef_config_set(config, "boundary_mark", MARK, &err), REEF_OK);
+/** The exit code of a shell's command line; -1: a signal. */
+static inline int shell_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static inline int shell_of(const char *format, ...) {
+    char command[RANKS_COMMAND_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(command, sizeof(command), format, arguments);
+    va_end(arguments);
+    assert_in_range(length, 1, sizeof(command) - 1);
+    int code = system(command);
+    return WIFEXITED(code) ? WEXITSTATUS(code) : -1;
 }
 
-static inline void append_mark(const char *path) {
-    FILE *file = fopen(path, "a");
-    assert_non_null(file);
-    assert_true(fputs("\n" MARK "\n", file) >= 0);
-    assert_int_equal(fclose(file), 0);
+/** It has to go well. */
+#define shell(...) assert_int_equal(shell_of(__VA_ARGS__), 0)
+
+// Where the program's first sandbox was: a root hash has the paths of sources, and is that of one
+// process in another test only where these are equal. The test runs there, and its shell knows
+// $REEF and $REEFD.
+static inline void sandbox_make_again(sandbox *box) {
+    static sandbox first;
+    if (first.directory[0] == '\0')
+        sandbox_make(&first);
+    else
+        assert_int_equal(mkdir(first.directory, 0700), 0);
+    *box = first;
+    assert_int_equal(chdir(box->directory), 0);
+    assert_int_equal(setenv("REEFD", REEFD_PATH, 1), 0);
+#ifdef REEF_BINARY
+    assert_int_equal(setenv("REEF", REEF_BINARY, 1), 0);
+#endif
 }
 
-// Run to the end; what was said on standard error is in box->messages.
+/** Something like this is nowhere in the sandbox. */
+static inline void is_not_there(const char *name) {
+    if (access(name, F_OK) == 0) fail_msg("%s is there", name);
+}
+
+// ---- pools --------------------------------------------------------------------------------------
+
+static inline sandbox pool_in(const sandbox *box, const char *name) {
+    sandbox other = *box;
+    snprintf(other.pool, sizeof(other.pool), "%.100s/%s", box->directory, name);
+    return other;
+}
+
+static inline sandbox shard_of(const sandbox *box, size_t rank) {
+    char name[32];
+    snprintf(name, sizeof(name), "many/rank-%zu", rank);
+    return pool_in(box, name);
+}
+
+/** One more directory, of pools as they are when it is first asked for. */
+typedef struct mould {
+    sandbox box; // "": there is none yet
+} mould;
+
+static inline bool mould_is_made(const mould *m) {
+    return m->box.directory[0] != '\0';
+}
+
+static inline void mould_keep(mould *m, const char *name) {
+    if (!mould_is_made(m)) sandbox_make(&m->box);
+    shell("cp -a %s %s", name, m->box.directory);
+}
+
+static inline void mould_take(const mould *m, const char *name) {
+    shell("rm -rf %s && cp -a %s/%s .", name, m->box.directory, name);
+}
+
+static inline void mould_discard(mould *m) {
+    if (mould_is_made(m)) sandbox_remove(&m->box);
+}
+
+// ---- a run --------------------------------------------------------------------------------------
+
+/** What one rank runs beyond the others: `before` reefd, and after its options. */
+typedef struct special {
+    size_t rank;
+    const char *before, *more;
+} special;
+
+/** Does each rank read a file of its own, and not all the sandbox's text? */
+static bool ranks_are_apart;
+
+static inline char *source_of(const sandbox *box, size_t rank, char out[256]) {
+    if (ranks_are_apart)
+        snprintf(out, 256, "%s/text-%zu", box->directory, rank);
+    else
+        snprintf(out, 256, "%s", box->text);
+    return out;
+}
+
+/** `more`: options of all ranks; `one` may be NULL. */
+static inline void command_of(const sandbox *box,
+                              size_t count,
+                              const char *more,
+                              const special *one,
+                              char out[RANKS_COMMAND_BYTES]) {
+    char source[256];
+    size_t used = (size_t)snprintf(out, RANKS_COMMAND_BYTES, "exec " MPIRUN);
+    for (size_t r = 0; r < count; r++) {
+        special here = one != NULL && one->rank == r ? *one : (special){0};
+        used += (size_t)snprintf(out + used, RANKS_COMMAND_BYTES - used,
+                                 "%s -n 1 %s %s --pool %s/many --source %s " QUICK " %s %s",
+                                 r > 0 ? " :" : "", here.before != NULL ? here.before : "",
+                                 REEFD_PATH, box->directory, source_of(box, r, source), more,
+                                 here.more != NULL ? here.more : "");
+        assert_true(used < RANKS_COMMAND_BYTES);
+    }
+    used += (size_t)snprintf(out + used, RANKS_COMMAND_BYTES - used, " 2>%s", box->messages);
+    assert_true(used < RANKS_COMMAND_BYTES);
+}
+
+/** Run to the end; what was said on standard error is in box->messages. */
+static inline int run_special(const sandbox *box,
+                              size_t count,
+                              const char *more,
+                              const special *one) {
+    char command[RANKS_COMMAND_BYTES];
+    command_of(box, count, more, one, command);
+    return shell_of("%s", command);
+}
+
 static inline int run_ranks(const sandbox *box, size_t count, const char *more) {
-    return shell_of(MPIRUN " -n %zu %s --pool %s/many --source %s " QUICK " %s 2>%s", count,
-                    REEFD_PATH, box->directory, box->text, more, box->messages);
+    return run_special(box, count, more, NULL);
 }
 
-/** As run_ranks, and nothing goes wrong. */
+static inline void goes_well(const sandbox *box, int code) {
+    if (code != 0) fail_msg("the ranks ended with %d: %s", code, read_text(box->messages, NULL));
+}
+
 static inline void learn_by_ranks(const sandbox *box, size_t count, const char *more) {
-    int code = run_ranks(box, count, more);
-    if (code == 0) return;
-    char *text = read_text(box->messages, NULL);
-    fail_msg("%zu ranks ended with %d: %s", count, code, text);
+    goes_well(box, run_ranks(box, count, more));
 }
 
-// Two ranks, and what of its environment is each one's own: "-x NAME=VALUE", or nothing.
-static inline int run_two(const sandbox *box, const char *first, const char *second) {
-    return shell_of(MPIRUN " -n 1 %s %s --pool %s/many --source %s " QUICK
-                           " : -n 1 %s %s --pool %s/many --source %s " QUICK " 2>%s",
-                    first, REEFD_PATH, box->directory, box->text, second, REEFD_PATH,
-                    box->directory, box->text, box->messages);
-}
-
-static inline size_t times_said(const sandbox *box, const char *words) {
-    size_t count = 0;
-    char *text = read_text(box->messages, NULL);
-    for (const char *at = text; (at = strstr(at, words)) != NULL; at++) count++;
-    return count;
-}
-
-// One message, which names the rank, and the end of all ranks.
-static inline void ends_with(const sandbox *box, int code, const char *words) {
-    char *text = read_text(box->messages, NULL);
-    if (strstr(text, words) == NULL) fail_msg("\"%s\" is not in: %s", words, text);
-    assert_int_not_equal(code, 0);
-    assert_int_equal(times_said(box, "reefd: "), 1);
-}
-
-// One process, which has learned what was in the text before, learns what has been added.
-static inline reef_commit alone_goes_on(const sandbox *box) {
-    sandbox one = *box;
-    snprintf(one.pool, sizeof(one.pool), "%.100s/alone", box->directory);
-    assert_int_equal(shell_of("%s --pool %s --source %s " QUICK, REEFD_PATH, one.pool, box->text),
-                     0);
+/** One process alone on a pool of the sandbox. */
+static inline reef_commit learn_alone(const sandbox *box, const char *name, const char *text) {
+    sandbox one = pool_in(box, name);
+    shell("$REEFD --pool %s --source %s " QUICK, one.pool, text);
     return pool_commit(&one);
 }
 
-static inline reef_commit alone(const sandbox *box) {
-    assert_int_equal(shell_of("cd %s && rm -rf alone && cp -a %s alone", box->directory, box->pool),
-                     0);
-    return alone_goes_on(box);
+/** One message, which names the rank, and the end of all ranks. */
+static inline void ends_with(const sandbox *box, int code, const char *words) {
+    char *text = read_text(box->messages, NULL);
+    if (strstr(text, words) == NULL) fail_msg("\"%s\" is not in: %s", words, text);
+    if (times_in(text, "reefd: ") != 1) fail_msg("more than one message: %s", text);
+    assert_int_not_equal(code, 0);
 }
 
-// Of the pool and text that every test of a program begins with: learned once.
-static inline reef_commit alone_once(const sandbox *box) {
-    static reef_commit commit;
-    static bool learned;
-    if (!learned) commit = alone(box);
-    learned = true;
-    return commit;
-}
+// ---- a run in the background --------------------------------------------------------------------
 
-static inline void same_roots(const sandbox *box, size_t count, const reef_commit *expected) {
-    for (size_t r = 0; r < count; r++) {
-        sandbox shard = shard_of(box, r);
-        reef_commit found = pool_commit(&shard);
-        assert_int_equal(found.stream_bytes, expected->stream_bytes);
-        assert_memory_equal(found.root, expected->root, sizeof(found.root));
-        pool_check(&shard);
+static inline pid_t start_ranks(const sandbox *box,
+                                size_t count,
+                                const char *more,
+                                const special *one) {
+    char command[RANKS_COMMAND_BYTES];
+    command_of(box, count, more, one, command);
+    // Locks of the run before are read by nobody.
+    for (size_t r = 0; r < count; r++) (void)shell_of(": >many/rank-%zu/writer.lock", r);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
     }
+    return pid;
 }
 
 // A rank writes its process id into the lock of its pool; 0: it has none yet.
@@ -118,35 +200,33 @@ static inline pid_t rank_pid(const sandbox *box, size_t rank) {
     return got > 0 ? (pid_t)strtol(text, NULL, 10) : 0;
 }
 
-static inline pid_t start_ranks(const sandbox *box, size_t count, const char *more) {
-    char command[RANKS_COMMAND_BYTES];
-    snprintf(command, sizeof(command),
-             "exec " MPIRUN " -n %zu %s --pool %s/many --source %s " QUICK " %s 2>%s", count,
-             REEFD_PATH, box->directory, box->text, more, box->messages);
-    return ranks_spawn(box, count, command);
-}
-
+/** The id of its process; 0: the run ended before. */
 static inline pid_t await_rank(const sandbox *box, size_t rank, pid_t run) {
     for (int i = 0; i < RANKS_WAITS_MAX; i++, sleep_ms(RANKS_WAIT_MS)) {
         pid_t pid = rank_pid(box, rank);
         if (pid > 0) return pid;
-        if (waitpid(run, NULL, WNOHANG | WNOWAIT) == run) break; // it ended before
+        if (waitpid(run, NULL, WNOHANG | WNOWAIT) == run) break;
     }
     return 0;
 }
 
-static inline uint64_t epoch_of(const sandbox *box, size_t rank) {
-    sandbox at = shard_of(box, rank);
-    reef_error err;
-    reef_store *store = NULL;
-    reef_txn *txn = NULL;
-    reef_shard shard;
-    assert_int_equal(reef_store_open(&store, at.pool, NULL, &err), REEF_OK);
-    assert_int_equal(reef_txn_begin(&txn, store, REEF_TXN_READ, &err), REEF_OK);
-    assert_int_equal(reef_shard_read(txn, &shard, &err), REEF_OK);
-    reef_txn_abort(txn);
-    reef_store_close(store);
-    return shard.epoch;
+static inline void signal_rank(
+    const sandbox *box, size_t rank, pid_t run, unsigned after_ms, int signal) {
+    pid_t pid = await_rank(box, rank, run);
+    sleep_ms(after_ms);
+    if (pid > 0) (void)kill(pid, signal);
+}
+
+static inline int end_of(pid_t run) {
+    int code = 0;
+    assert_int_equal(waitpid(run, &code, 0), run);
+    return WIFEXITED(code) ? WEXITSTATUS(code) : -1;
+}
+
+/** Ranks of MPI leak and lock as MPI likes. */
+static inline void leave_mpi_to_itself(void) {
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+    setenv("TSAN_OPTIONS", "detect_deadlocks=0", 1);
 }
 
 #endif

@@ -4,10 +4,9 @@
 #include "reef_client.h"
 #include "reef_context.h"
 #include "reef_pool_check.h"
-#include "reef_trainer.h"
+#include "temp_dir.h"
 #include "test.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -25,35 +24,23 @@
 
 void sandbox_make(sandbox *box) {
     const char *root = getenv("TMPDIR");
+    *box = (sandbox){.input = -1, .context_memory = REEF_MEMORY_BYTES_MIN, .net_share = 0.5f};
     snprintf(box->directory, sizeof(box->directory), "%s/reefd_XXXXXX",
              root != NULL && strlen(root) < ROOT_BYTES_MAX ? root : "/tmp");
     assert_non_null(mkdtemp(box->directory));
     snprintf(box->pool, sizeof(box->pool), "%s/pool", box->directory);
     snprintf(box->text, sizeof(box->text), "%s/text", box->directory);
     snprintf(box->messages, sizeof(box->messages), "%s/messages", box->directory);
-    box->context_memory = REEF_MEMORY_BYTES_MIN;
-    box->net_share = 0.5f;
-}
-
-static void remove_directory(const char *path) {
-    DIR *directory = opendir(path);
-    if (directory == NULL) return;
-    for (struct dirent *entry; (entry = readdir(directory));) {
-        char name[512];
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
-        if (unlink(name) != 0) remove_directory(name);
-    }
-    closedir(directory);
-    (void)rmdir(path);
+    snprintf(box->token, sizeof(box->token), "%s/token", box->directory);
+    write_mode(box->token, TOKEN "\n", 0600);
 }
 
 void sandbox_remove(sandbox *box) {
-    remove_directory(box->directory);
+    temp_dir_remove(box->directory);
 }
 
 void sandbox_remove_pool(const sandbox *box) {
-    remove_directory(box->pool);
+    temp_dir_remove(box->pool);
 }
 
 reef_config tiny_config(void) {
@@ -86,6 +73,27 @@ void sandbox_make_pool(const sandbox *box) {
     config.net_share = box->net_share;
     if (box->context_memory == 0) config.boundaries = REEF_BOUNDARIES_GIVEN;
     sandbox_make_pool_of(box, &config);
+}
+
+sandbox *sandbox_new(void **state, size_t bytes) {
+    sandbox *box = *state = calloc(1, bytes);
+    assert_non_null(box);
+    sandbox_make(box);
+    sandbox_make_pool(box);
+    return box;
+}
+
+int sandbox_setup(void **state) {
+    (void)sandbox_new(state, sizeof(sandbox));
+    return 0;
+}
+
+int sandbox_teardown(void **state) {
+    sandbox *box = *state;
+    reefd_kill(box);
+    sandbox_remove(box);
+    free(box);
+    return 0;
 }
 
 static uint64_t draw(uint64_t *state) {
@@ -162,6 +170,20 @@ char *read_text(const char *path, size_t *bytes) {
     return text;
 }
 
+void write_mode(const char *path, const char *text, mode_t mode) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+size_t times_in(const char *text, const char *words) {
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at += strlen(words)) count++;
+    return count;
+}
+
 // ---- the process --------------------------------------------------------------------------------
 
 // In the child: nothing but system calls.
@@ -196,44 +218,139 @@ int reefd_wait(pid_t pid) {
     return WIFEXITED(state) ? WEXITSTATUS(state) : REEFD_SIGNALLED + WTERMSIG(state);
 }
 
+// With the pool before the others.
+static pid_t start_on_pool(const sandbox *box, int input, const char *const *arguments) {
+    const char *all[REEFD_ARGUMENTS_MAX + 1] = {"--pool", box->pool};
+    for (size_t i = 0; arguments[i] != NULL; i++) {
+        assert_true(i + 3 < REEFD_ARGUMENTS_MAX);
+        all[i + 2] = arguments[i];
+    }
+    return reefd_start(box, input, all);
+}
+
 int reefd_run(const sandbox *box, int input, const char *const *arguments) {
-    return reefd_wait(reefd_start(box, input, arguments));
+    return reefd_wait(start_on_pool(box, input, arguments));
+}
+
+static void begin_from(sandbox *box, int input, const char *const *arguments) {
+    assert_int_equal(box->pid, 0);
+    box->pid = start_on_pool(box, input, arguments);
+    if (input >= 0) close(input);
+    reefd_await(box, box->pid);
+    const char *address = json_string_value(json_at(reefd_status(box), "http"));
+    snprintf(box->address, sizeof(box->address), "%s", address != NULL ? address : "");
+}
+
+void reefd_begin(sandbox *box, const char *const *arguments) {
+    begin_from(box, -1, arguments);
+}
+
+void reefd_begin_piped(sandbox *box, const char *const *arguments) {
+    const char *all[REEFD_ARGUMENTS_MAX + 1] = {"--source", "-"};
+    int ends[2];
+    for (size_t i = 0; arguments[i] != NULL; i++) all[i + 2] = arguments[i];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFD, FD_CLOEXEC), 0);
+    box->input = ends[1];
+    begin_from(box, ends[0], all);
+}
+
+static void close_input(sandbox *box) {
+    if (box->input >= 0) close(box->input);
+    box->input = -1;
+}
+
+void reefd_await_end(sandbox *box) {
+    close_input(box);
+    int code = reefd_wait(box->pid);
+    box->pid = 0;
+    if (code != 0) fail_msg("reefd ended with %d: %s", code, read_text(box->messages, NULL));
+    pool_check(box);
+}
+
+void reefd_end(sandbox *box) {
+    assert_int_equal(kill(box->pid, SIGTERM), 0);
+    reefd_await_end(box);
+}
+
+void reefd_kill(sandbox *box) {
+    if (box->pid > 0) {
+        kill(box->pid, SIGKILL);
+        (void)reefd_wait(box->pid);
+    }
+    box->pid = 0;
+    close_input(box);
+}
+
+void reefd_discard(sandbox *box) {
+    reefd_kill(box);
+    sandbox_make_pool(box);
+}
+
+int sandbox_stop(void **state) {
+    assert_trains_on_and_stops(*state);
+    return sandbox_teardown(state);
+}
+
+void assert_trains_on_and_stops(sandbox *box) {
+    await_steps(box, 1);
+    assert_string_equal(string(reefd_tell(box, "stop"), "state"), "draining");
+    reefd_await_end(box);
+}
+
+size_t times_said(const sandbox *box, const char *text) {
+    return times_in(read_text(box->messages, NULL), text);
 }
 
 int reefd_said(const sandbox *box, const char *text) {
-    char *messages = read_text(box->messages, NULL);
-    int found = strstr(messages, text) != NULL;
-    if (!found) print_message("looked for '%s' in:\n%s", text, messages);
+    bool found = times_said(box, text) > 0;
+    if (!found) print_message("looked for '%s' in:\n%s", text, read_text(box->messages, NULL));
     return found;
+}
+
+void await_said(const sandbox *box, const char *text) {
+    for (unsigned waited = 0; times_said(box, text) == 0; waited += AWAIT_STEP_MS) {
+        if (waited > AWAIT_MS_MAX) assert_true(reefd_said(box, text));
+        sleep_ms(AWAIT_STEP_MS);
+    }
 }
 
 // ---- the pool -----------------------------------------------------------------------------------
 
-reef_commit pool_commit(const sandbox *box) {
-    reef_error err = {0};
-    reef_store *store = NULL;
+static void must(reef_status status, const reef_error *err) {
+    if (status != REEF_OK) fail_msg("%s: %s", reef_status_text(status), err->message);
+}
+
+reef_txn *pool_view(const char *pool, reef_store **store) {
+    reef_error err;
     reef_txn *txn = NULL;
-    reef_commit commit = {0};
-    reef_status status = reef_store_open(&store, box->pool, &(reef_store_options){0}, &err);
-    if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, &err);
-    if (status == REEF_OK) status = reef_commit_read(txn, &commit, &err);
+    must(reef_store_open(store, pool, NULL, &err), &err);
+    must(reef_txn_begin(&txn, *store, REEF_TXN_READ, &err), &err);
+    return txn;
+}
+
+void pool_close(reef_store *store, reef_txn *txn) {
     reef_txn_abort(txn);
     reef_store_close(store);
-    if (status != REEF_OK) fail_msg("reading the last commit: %s", err.message);
+}
+
+reef_commit pool_commit(const sandbox *box) {
+    reef_error err;
+    reef_store *store;
+    reef_commit commit;
+    reef_txn *txn = pool_view(box->pool, &store);
+    must(reef_commit_read(txn, &commit, &err), &err);
+    pool_close(store, txn);
     return commit;
 }
 
 uint32_t pool_generations(const sandbox *box) {
-    reef_error err = {0};
-    reef_store *store = NULL;
-    reef_txn *txn = NULL;
-    uint32_t count = 0;
-    reef_status status = reef_store_open(&store, box->pool, &(reef_store_options){0}, &err);
-    if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, &err);
-    if (status == REEF_OK) status = reef_generation_count(txn, &count, &err);
-    reef_txn_abort(txn);
-    reef_store_close(store);
-    if (status != REEF_OK) fail_msg("counting generations: %s", err.message);
+    reef_error err;
+    reef_store *store;
+    uint32_t count;
+    reef_txn *txn = pool_view(box->pool, &store);
+    must(reef_generation_count(txn, &count, &err), &err);
+    pool_close(store, txn);
     return count;
 }
 
@@ -242,14 +359,47 @@ static void on_damage(void *context, const char *what) {
 }
 
 void pool_check(const sandbox *box) {
-    reef_error err = {0};
+    reef_error err;
     reef_store *store = NULL;
     reef_check_report report = {0};
-    reef_status status = reef_store_open(&store, box->pool, &(reef_store_options){0}, &err);
-    if (status == REEF_OK) status = reef_store_check(store, on_damage, NULL, &report, &err);
+    must(reef_store_open(&store, box->pool, NULL, &err), &err);
+    must(reef_store_check(store, on_damage, NULL, &report, &err), &err);
     reef_store_close(store);
-    if (status != REEF_OK) fail_msg("checking the pool: %s", err.message);
     assert_int_equal(report.damaged, 0);
+}
+
+void assert_same(const reef_commit *a, const reef_commit *b) {
+    assert_int_equal(a->stream_bytes, b->stream_bytes);
+    assert_int_equal(a->step, b->step);
+    assert_memory_equal(a->root, b->root, REEF_HASH_BYTES);
+}
+
+reef_trainer *pool_train(const char *pool, reef_store **store) {
+    reef_error err;
+    reef_trainer *trainer = NULL;
+    must(reef_store_open(store, pool, &(reef_store_options){.write = true}, &err), &err);
+    must(reef_trainer_open(&trainer, *store, &(reef_trainer_options){.threads = 1}, &err), &err);
+    return trainer;
+}
+
+void pool_train_end(reef_store *store, reef_trainer *trainer) {
+    reef_trainer_close(trainer);
+    reef_store_close(store);
+}
+
+reef_score pool_score(
+    const char *pool, const char *as_of, const char *text, size_t bytes, float *bits) {
+    reef_error err;
+    reef_store *store = NULL;
+    reef_model *model = NULL;
+    reef_score score = {0};
+    must(reef_store_open(&store, pool, NULL, &err), &err);
+    must(reef_model_open(&model, store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
+    must(reef_model_score(model, (const uint8_t *)text, bytes, bits, &score, NULL, NULL, &err),
+         &err);
+    reef_model_close(model);
+    reef_store_close(store);
+    return score;
 }
 
 // ---- questions ----------------------------------------------------------------------------------
@@ -279,10 +429,25 @@ json_t *reefd_ask(const sandbox *box, const char *request) {
     char *text = NULL;
     reef_status status = reef_daemon_call(box->pool, NULL, request, &text, &err);
     if (status != REEF_OK) fail_msg("%s: %s", request, err.message);
-    json_t *result = json_loads(text, JSON_DECODE_ANY, NULL);
-    assert_non_null(result);
+    json_t *result = json_of_text(text);
     free(text);
-    return keep(result);
+    return result;
+}
+
+json_t *reefd_tell(const sandbox *box, const char *command) {
+    char request[128];
+    snprintf(request, sizeof(request), "{\"command\": \"%s\"}", command);
+    return reefd_ask(box, request);
+}
+
+void reefd_snapshot(const sandbox *box, const char *name) {
+    char request[256];
+    snprintf(request, sizeof(request), "{\"command\": \"snapshot\", \"name\": \"%s\"}", name);
+    (void)reefd_ask(box, request);
+}
+
+json_t *reefd_status(const sandbox *box) {
+    return reefd_tell(box, "status");
 }
 
 reef_status reefd_refuses(const sandbox *box, const char *request) {
@@ -307,7 +472,7 @@ reef_status reefd_push(const sandbox *box,
     unsigned retry_ms = 0;
     char *reply = NULL;
     reef_status status = reef_daemon_push(box->pool, NULL, &batch, &reply, &retry_ms, err);
-    if (status == REEF_OK && result != NULL) *result = json_loads(reply, 0, NULL);
+    if (status == REEF_OK && result != NULL) *result = json_of_text(reply);
     free(reply);
     return status;
 }
@@ -317,16 +482,31 @@ json_t *reefd_push_ok(const sandbox *box, const char *source, const char *id, co
     json_t *result = NULL;
     if (reefd_push(box, source, id, text, strlen(text), &result, &err) != REEF_OK)
         fail_msg("%s", err.message);
-    assert_non_null(result);
-    return keep(result);
+    return result;
 }
 
-int64_t reefd_count(const sandbox *box, const char *key) {
-    json_t *status = reefd_ask(box, "{\"command\": \"status\"}");
-    json_t *value = json_object_get(status, key);
-    assert_true(json_is_integer(value));
-    int64_t count = json_integer_value(value);
-    return count;
+int64_t reefd_count(const sandbox *box, const char *path) {
+    return integer(reefd_status(box), path);
+}
+
+void await_count(const sandbox *box, const char *path, int64_t least) {
+    for (unsigned waited = 0; reefd_count(box, path) < least; waited += AWAIT_STEP_MS) {
+        if (waited > AWAIT_MS_MAX) fail_msg("%s does not become %lld", path, (long long)least);
+        sleep_ms(AWAIT_STEP_MS);
+    }
+}
+
+void await_steps(const sandbox *box, int64_t more) {
+    await_count(box, "step", reefd_count(box, "step") + more);
+}
+
+void await_text(const sandbox *box, const char *path, const char *text) {
+    for (unsigned waited = 0;; waited += AWAIT_STEP_MS) {
+        const char *found = json_string_value(json_at(reefd_status(box), path));
+        if (found != NULL && strcmp(found, text) == 0) return;
+        if (waited > AWAIT_MS_MAX) fail_msg("%s is %s, not %s", path, found, text);
+        sleep_ms(AWAIT_STEP_MS);
+    }
 }
 
 size_t test_effort(size_t few, size_t many) {

@@ -4,6 +4,7 @@
 #define TOOLS_WORLD_H
 
 #include "cli.h"
+#include "json_at.h"
 #include "program.h"
 #include "test.h"
 #include "tiny_pool.h"
@@ -93,7 +94,7 @@ static inline bool isa_runs_here(const char *isa) {
     return runs;
 }
 
-// Run reef, which must succeed, and parse what must be one JSON document. The caller's.
+// Run reef, which must succeed, and parse what must be one JSON document.
 static inline json_t *reef_json(const char *first, ...) {
     const char *argv[ARGUMENTS_MAX];
     va_list arguments;
@@ -105,36 +106,28 @@ static inline json_t *reef_json(const char *first, ...) {
     program_run(&p, argv, NULL);
     if (p.code != 0) fail_msg("reef %s: exit %d: %s", first, p.code, p.err);
     assert_string_equal(p.err, "");
-    json_error_t fault;
-    json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, &fault);
-    if (document == NULL) fail_msg("reef %s: %s in %s", first, fault.text, p.out);
-    return keep(document);
-}
-
-static inline double number(const json_t *document, const char *name) {
-    const json_t *value = json_object_get(document, name);
-    if (!json_is_number(value)) fail_msg("%s is no number", name);
-    return json_number_value(value);
-}
-
-static inline json_int_t integer(const json_t *document, const char *name) {
-    const json_t *value = json_object_get(document, name);
-    if (!json_is_integer(value)) fail_msg("%s is not an integer", name);
-    return json_integer_value(value);
-}
-
-static inline double real(const json_t *document, const char *name) {
-    return json_real_value(json_object_get(document, name));
+    return json_of_text(p.out);
 }
 
 static inline void make_pool(const char *path) {
-    program p = reef("init", path, TINY_OPTIONS, NULL);
-    if (p.code != 0) fail_msg("init: %s", p.err);
+    (void)answers(0, "", "init", path, TINY_OPTIONS, NULL);
+}
+
+// A pool of this name, trained as the world's.
+static inline char *trained_pool(const world *w, const char *name) {
+    char *pool = path_in(w->directory, name);
+    make_pool(pool);
+    tiny_pool_train(pool);
+    return pool;
+}
+
+static inline bool is_sound(const char *pool) {
+    return is_true(reef_json("verify", pool, NULL), "sound");
 }
 
 static inline int world_make(void **state) {
     unsetenv("REEF_POOL");
-    world *w = reef_cli_alloc(1, sizeof(*w));
+    world *w = keep(reef_cli_alloc(1, sizeof(*w)));
     w->directory = test_directory_new();
     w->pool = path_in(w->directory, "pool");
     w->english = path_in(w->directory, "english.txt");
@@ -142,8 +135,7 @@ static inline int world_make(void **state) {
     w->empty = path_in(w->directory, "empty");
     w->missing = path_in(w->directory, "missing");
     w->not_a_pool = path_in(w->directory, "not-a-pool");
-    make_pool(w->pool);
-    tiny_pool_train(w->pool);
+    (void)trained_pool(w, "pool");
     char *english = tiny_text("english", 400), *code = tiny_text("c", 300);
     write_file(w->english, english);
     write_file(w->code, code);
@@ -154,17 +146,15 @@ static inline int world_make(void **state) {
 }
 
 static inline int world_remove(void **state) {
-    world *w = *state;
+    const world *w = *state;
     test_directory_remove(w->directory);
-    free(w);
     return 0;
 }
 
-static inline void expect_keys(json_t *document, const char *keys) {
-    char *copy = formatted("%s", keys), *rest = NULL;
-    for (char *key = strtok_r(copy, " ", &rest); key != NULL; key = strtok_r(NULL, " ", &rest))
+static inline void expect_keys(const json_t *document, const char *keys) {
+    char *rest = formatted("%s", keys);
+    for (char *key; (key = strtok_r(rest, " ", &rest)) != NULL;)
         if (json_object_get(document, key) == NULL) fail_msg("%s is missing", key);
-    json_decref(document);
 }
 
 #endif

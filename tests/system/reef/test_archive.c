@@ -37,10 +37,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     memory_world *m = *state;
-    free(m->pool);
-    free(m->other);
     int failed = world_remove((void **)&m->world);
-    free(m);
     return failed;
 }
 
@@ -69,8 +66,7 @@ static void assert_refused(const memory_world *m, int code, const char *says, co
 
 static bool is_there(const memory_world *m, const char *name) {
     char *path = path_in(m->world->directory, name);
-    bool there = access(path, F_OK) == 0;
-    return there;
+    return access(path, F_OK) == 0;
 }
 
 static void a_file_becomes_an_archive_and_comes_back(void **state) {
@@ -103,8 +99,8 @@ static void programs_are_answered_in_json(void **state) {
          *back = path_in(m->world->directory, "j.c");
     json_t *answer = reef_json("compress", m->pool, m->world->code, "--out", archive, NULL);
     assert_int_equal(integer(answer, "text_bytes"), 300);
-    assert_string_equal(json_string_value(json_object_get(answer, "as_of")), "kept");
-    assert_true(json_is_true(json_object_get(answer, "snapshot")));
+    assert_string_equal(string(answer, "as_of"), "kept");
+    assert_true(is_true(answer, "snapshot"));
     struct stat info;
     assert_int_equal(stat(archive, &info), 0);
     assert_int_equal(integer(answer, "archive_bytes"), info.st_size);
@@ -293,7 +289,7 @@ static void an_archive_is_as_long_as_eval_says(void **state) {
          *archive = path_in(m->world->directory, "held.reef"),
          *pool = path_in(m->world->directory, "alone-memory");
     json_t *document = reef_json("eval", pool, "--as-of", "0", held, NULL);
-    double bytes = number(json_array_get(json_object_get(document, "files"), 0), "bits") / 8.0;
+    double bytes = number(document, "files.0.bits") / 8.0;
     struct stat info;
     assert_int_equal(stat(archive, &info), 0);
     print_message("%.0f bytes by eval, %lld in the archive\n", bytes, (long long)info.st_size);

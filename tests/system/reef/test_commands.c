@@ -63,9 +63,9 @@ static void the_first_word_of_several_commands_lists_them(void **state) {
     json_t *document = reef_json("help", "snapshot", NULL);
     size_t i, listed = 0, count;
     json_t *one;
-    json_array_foreach(json_object_get(document, "commands"), i, one) listed +=
-        strncmp(json_string_value(json_object_get(one, "name")), "snapshot ", 9) == 0;
-    assert_int_equal(listed, json_array_size(json_object_get(document, "commands")));
+    json_array_foreach(json_at(document, "commands"), i, one) listed +=
+        strncmp(string(one, "name"), "snapshot ", 9) == 0;
+    assert_int_equal(listed, length(document, "commands"));
     const reef_cli_command *commands = reef_cli_commands(&count);
     for (size_t k = 0; k < count; k++) listed -= strncmp(commands[k].name, "snapshot ", 9) == 0;
     assert_int_equal(listed, 0);
@@ -124,20 +124,19 @@ static void every_json_answer_is_one_document_with_its_keys(void **state) {
 // ---- what the numbers mean ----------------------------------------------------------------------
 
 static double eval_bits(world *w, const char *as_of, const char *file) {
-    json_t *document = reef_json("eval", w->pool, "--as-of", as_of, file, NULL);
-    double bits = number(json_array_get(json_object_get(document, "files"), 0), "bits_per_byte");
-    return bits;
+    return number(reef_json("eval", w->pool, "--as-of", as_of, file, NULL),
+                  "files.0.bits_per_byte");
 }
 
 static double cell(const json_t *document, size_t row, size_t column) {
     return json_real_value(
-        json_array_get(json_array_get(json_object_get(document, "matrix"), row), column));
+        json_array_get(json_array_get(json_at(document, "matrix"), row), column));
 }
 
 static void the_matrix_holds_what_eval_says_state_by_state(void **state) {
     world *w = *state;
     json_t *document = reef_json("eval", w->pool, "--matrix", w->english, w->code, NULL);
-    assert_int_equal(json_array_size(json_object_get(document, "matrix")), 3);
+    assert_int_equal(length(document, "matrix"), 3);
     static const char *const STATES[] = {"0", "1", "now"};
     for (size_t row = 0; row < 3; row++) {
         assert_true(cell(document, row, 0) == eval_bits(w, STATES[row], w->english));
@@ -159,7 +158,7 @@ static void lines_of_score_add_up_to_the_whole(void **state) {
     double sum = 0;
     size_t index;
     json_t *line;
-    json_array_foreach(json_object_get(document, "lines"), index, line) {
+    json_array_foreach(json_at(document, "lines"), index, line) {
         assert_int_equal(integer(line, "line"), (json_int_t)index + 1);
         sum += number(line, "bits");
     }
@@ -171,7 +170,7 @@ static void lines_of_score_add_up_to_the_whole(void **state) {
 static void the_most_surprising_lines_come_first(void **state) {
     world *w = *state;
     json_t *document = reef_json("score", w->pool, "--top", "3", w->english, NULL);
-    json_t *lines = json_object_get(document, "lines");
+    json_t *lines = json_at(document, "lines");
     assert_int_equal(json_array_size(lines), 3);
     for (size_t i = 1; i < 3; i++)
         assert_true(number(json_array_get(lines, i - 1), "surplus_bits") >=
@@ -195,11 +194,11 @@ static void a_line_without_an_end_has_the_rate_of_its_bytes(void **state) {
     for (int last = 0; last < 2; last++) {
         write_file(file, last ? "the sea\nhello" : "hello");
         json_t *document = reef_json("score", w->pool, "--top", "0", file, NULL);
-        json_t *lines = json_object_get(document, "lines");
+        json_t *lines = json_at(document, "lines");
         const json_t *line = json_array_get(lines, json_array_size(lines) - 1);
         assert_int_equal(integer(line, "bytes"), 5);
         assert_true(fabs(number(line, "bits_per_byte") - number(line, "bits") / 5) < 1e-9);
-        line = json_array_get(lines, 0);
+        line = json_at(lines, "0");
         if (last)
             assert_true(fabs(number(line, "bits_per_byte") - number(line, "bits") / 8) < 1e-9);
     }
@@ -240,8 +239,8 @@ static void a_dry_run_refuses_what_the_command_refuses(void **state) {
     memset(long_name, 'a', 100);
     make_pool(fresh);
     (void)reef_json("init", full, TINY_OPTIONS, "--experts-max", "20", NULL);
-    json_decref(reef_json("init", layer, "--model", "layer", "--d-model", "8", "--side", "4",
-                          "--topk", "2", "--side-new", "3", "--experts-max", "20", NULL));
+    (void)reef_json("init", layer, "--model", "layer", "--d-model", "8", "--side", "4", "--topk",
+                    "2", "--side-new", "3", "--experts-max", "20", NULL);
     BOTH_REFUSE(64, "not a name for a snapshot", "snapshot", "create", fresh, "a b");
     BOTH_REFUSE(64, "not a name for a snapshot", "snapshot", "create", fresh, long_name);
     BOTH_REFUSE(64, "it names the last commit", "snapshot", "create", fresh, "now");
@@ -261,25 +260,22 @@ static void the_same_seed_generates_the_same_text(void **state) {
         reef_json("generate", w->pool, "--prompt", "the", "--bytes", "40", "--seed", "6", NULL);
     assert_true(json_equal(first, same));
     assert_false(json_equal(first, other));
-    assert_int_equal(strlen(json_string_value(json_object_get(first, "generated_hex"))), 80);
-    json_decref(first);
-    json_decref(same);
-    json_decref(other);
+    assert_int_equal(strlen(string(first, "generated_hex")), 80);
 }
 
 static void usage_counts_every_selection_of_every_layer(void **state) {
     world *w = *state;
     json_t *document = reef_json("usage", w->pool, "--generation", "0", NULL);
-    json_t *layers = json_object_get(document, "layers");
+    json_t *layers = json_at(document, "layers");
     assert_int_equal(json_array_size(layers), 1); // the second block is dense
-    json_t *layer = json_array_get(layers, 0);
+    json_t *layer = json_at(layers, "0");
     assert_int_equal(integer(layer, "experts"), TINY_SIDE * TINY_SIDE);
     assert_int_equal(integer(layer, "used") + integer(layer, "dead"), TINY_SIDE * TINY_SIDE);
     assert_true(integer(layer, "selections") > 0);
     json_int_t experts = 0;
     size_t index;
     json_t *bucket;
-    json_array_foreach(json_object_get(layer, "histogram"), index, bucket) experts +=
+    json_array_foreach(json_at(layer, "histogram"), index, bucket) experts +=
         integer(bucket, "experts");
     assert_int_equal(experts, TINY_SIDE * TINY_SIDE);
 }
@@ -291,14 +287,13 @@ static json_t *report_with(world *w, const char *sealed) {
         reef_json("report", w->pool, "--out", out, "--domain", english, "--domain", code, "--truth",
                   "2900", "--fresh", "code=1.5", "--sealed-bits", sealed, NULL);
     char *json = path_in(out, "report.json"), *svg = path_in(out, "report.svg");
-    json_t *written = json_load_file(json, 0, NULL);
+    json_t *written = keep(json_load_file(json, 0, NULL));
     assert_true(json_equal(document, written)); // the file says what the answer says
-    json_decref(written);
     size_t bytes;
     char *drawn = whole_file_read(svg, &bytes);
     drawn[bytes - 1] = '\0'; // the last line end
     assert_non_null(strstr(drawn, "position in the stream (kB)"));
-    return keep(document);
+    return document;
 }
 
 static void report_measures_forgetting_as_it_is_defined(void **state) {
@@ -309,13 +304,10 @@ static void report_measures_forgetting_as_it_is_defined(void **state) {
     assert_true(number(exact, "asof_forgetting_bits") == 0);
     assert_true(fabs(number(changed, "asof_forgetting_bits") - 0.25) < 1e-12);
     assert_true(fabs(number(exact, "task_free_forgetting_bits") - (now - own)) < 1e-12);
-    json_int_t found =
-        json_integer_value(json_array_get(json_object_get(exact, "boundaries_found"), 0));
-    assert_int_equal(
-        json_integer_value(json_array_get(json_object_get(exact, "boundary_error_bytes"), 0)),
-        found - 2900);
+    json_int_t found = integer(exact, "boundaries_found.0");
+    assert_int_equal(integer(exact, "boundary_error_bytes.0"), found - 2900);
     double before = cell(exact, 0, 1), after = cell(exact, 1, 1);
-    double share = json_real_value(json_array_get(json_object_get(exact, "learned_share"), 0));
+    double share = number(exact, "learned_share.0");
     assert_true(fabs(share - (before - after) / (before - 1.5)) < 1e-12);
 }
 
@@ -326,8 +318,7 @@ static void names_of_any_bytes_are_shown_as_text(void **state) {
     assert_int_equal(link(w->english, file), 0);
     char *domain = formatted("e\033[31mx\xff=%s", file), *svg = path_in(out, "report.svg");
     json_t *answer = reef_json("report", w->pool, "--out", out, "--domain", domain, NULL);
-    assert_string_equal(json_string_value(json_array_get(json_object_get(answer, "names"), 0)),
-                        "e\\x1b[31mx\\xff");
+    assert_string_equal(string(answer, "names.0"), "e\\x1b[31mx\\xff");
     program shown[3];
     shown[0] = reef("eval", w->pool, file, NULL);
     shown[1] = reef("score", w->pool, file, NULL);
@@ -348,15 +339,13 @@ static void names_of_any_bytes_are_shown_as_text(void **state) {
 
 static json_int_t generation_count(const char *pool) {
     json_t *document = reef_json("generations", pool, NULL);
-    json_int_t count = (json_int_t)json_array_size(json_object_get(document, "generations"));
-    return count;
+    return (json_int_t)length(document, "generations");
 }
 
 static char *root_of(const char *pool) {
     json_t *document = reef_json("verify", pool, NULL);
-    assert_true(json_is_true(json_object_get(document, "sound")));
-    char *root = formatted("%s", json_string_value(json_object_get(document, "root")));
-    return root;
+    assert_true(is_true(document, "sound"));
+    return formatted("%s", string(document, "root"));
 }
 
 static void dry_runs_change_nothing(void **state) {
@@ -380,9 +369,7 @@ static void dry_runs_change_nothing(void **state) {
 
 static void seal_grow_freeze_and_snapshot_do_what_they_say(void **state) {
     world *w = *state;
-    char *pool = path_in(w->directory, "changed");
-    make_pool(pool);
-    tiny_pool_train(pool);
+    char *pool = trained_pool(w, "changed");
     json_t *grown = reef_json("grow", pool, "--side", "6", NULL);
     assert_int_equal(integer(grown, "experts_added"), 6 * 6 - TINY_SIDE_NEW * TINY_SIDE_NEW);
 
@@ -395,41 +382,37 @@ static void seal_grow_freeze_and_snapshot_do_what_they_say(void **state) {
 
     (void)reef_json("snapshot", "create", pool, "one", NULL);
     json_t *list = reef_json("snapshot", "list", pool, NULL);
-    assert_int_equal(json_array_size(json_object_get(list, "snapshots")), 2);
+    assert_int_equal(length(list, "snapshots"), 2);
 
     json_t *sealed = reef_json("seal", pool, NULL);
-    assert_true(json_is_true(json_object_get(json_object_get(sealed, "sealed"), "sealed")));
-    assert_int_equal(integer(json_object_get(sealed, "opened"), "side"), TINY_SIDE_NEW);
+    assert_true(is_true(sealed, "sealed.sealed"));
+    assert_int_equal(integer(sealed, "opened.side"), TINY_SIDE_NEW);
     assert_true(integer(sealed, "loss_bytes") > 0);
-    assert_true(real(sealed, "loss_before") > 0.0);
-    assert_true(real(sealed, "loss_before") == real(sealed, "loss_after"));
+    assert_true(number(sealed, "loss_before") > 0.0);
+    assert_true(number(sealed, "loss_before") == number(sealed, "loss_after"));
     assert_int_equal(generation_count(pool), 3);
     program again; // a generation that has trained nothing is not sealed
     program_run(&again, (const char *const[]){REEF_BINARY, "seal", pool, NULL}, NULL);
     assert_int_equal(again.code, 64);
     assert_non_null(strstr(again.err, "generation 2 is open and has trained nothing yet"));
-    free(root_of(pool));
+    assert_true(is_sound(pool));
 }
 
 static void a_dry_seal_names_the_size_that_is_opened(void **state) {
     const world *w = *state;
     program p;
-    char *pool = path_in(w->directory, "dry");
-    make_pool(pool);
-    tiny_pool_train(pool);
+    char *pool = trained_pool(w, "dry");
     p = reef("seal", pool, "--dry-run", NULL);
     assert_int_equal(p.code, 0);
     if (strstr(p.out, "would open generation 2 (3 x 3 experts in each PEER layer)") == NULL)
         fail_msg("%s", p.out);
     json_t *sealed = reef_json("seal", pool, NULL);
-    assert_int_equal(integer(json_object_get(sealed, "opened"), "side"), TINY_SIDE_NEW);
+    assert_int_equal(integer(sealed, "opened.side"), TINY_SIDE_NEW);
 }
 
 static void seal_rounds_when_asked_for(void **state) {
     world *w = *state;
-    char *pool = path_in(w->directory, "rounded");
-    make_pool(pool);
-    tiny_pool_train(pool);
+    char *pool = trained_pool(w, "rounded");
     program refused, said;
     program_run(&refused,
                 (const char *const[]){REEF_BINARY, "seal", pool, "--seal-dtype", "f16", NULL},
@@ -439,8 +422,8 @@ static void seal_rounds_when_asked_for(void **state) {
     assert_int_equal(generation_count(pool), 2);
 
     json_t *dry = reef_json("seal", pool, "--seal-dtype", "int8", "--dry-run", NULL);
-    assert_string_equal(json_string_value(json_object_get(dry, "seal_dtype")), "int8");
-    assert_true(json_is_null(json_object_get(dry, "loss_before")));
+    assert_string_equal(string(dry, "seal_dtype"), "int8");
+    assert_true(is_null(dry, "loss_before"));
     program_run(&said,
                 (const char *const[]){REEF_BINARY, "seal", pool, "--seal-dtype", "int8", NULL},
                 NULL);
@@ -449,14 +432,12 @@ static void seal_rounds_when_asked_for(void **state) {
     assert_non_null(strstr(said.out, "bits per byte before"));
 
     json_t *document = reef_json("generations", pool, NULL);
-    const json_t *list = json_object_get(document, "generations");
+    const json_t *list = json_at(document, "generations");
     static const char *const DTYPES[] = {"f32", "int8", "f32"};
     assert_int_equal(json_array_size(list), 3);
     for (size_t g = 0; g < 3; g++)
-        assert_string_equal(json_string_value(json_object_get(json_array_get(list, g), "dtype")),
-                            DTYPES[g]);
-    json_t *sound = reef_json("verify", pool, NULL);
-    assert_true(json_is_true(json_object_get(sound, "sound")));
+        assert_string_equal(string(json_array_get(list, g), "dtype"), DTYPES[g]);
+    assert_true(is_sound(pool));
 }
 
 static void init_takes_an_empty_directory(void **state) {
@@ -471,7 +452,7 @@ static void a_path_need_not_be_utf8(void **state) {
     world *w = *state;
     char *pool = path_in(w->directory, "p\351");
     json_t *made = reef_json("init", pool, TINY_OPTIONS, NULL);
-    assert_non_null(strstr(json_string_value(json_object_get(made, "pool")), "p\\xe9"));
+    assert_non_null(strstr(string(made, "pool"), "p\\xe9"));
     (void)reef_json("status", pool, NULL);
     (void)reef_json("verify", pool, NULL);
 }
@@ -534,10 +515,9 @@ static void expect_mistake(const world *w, const mistake *m) {
     argv[count] = "--json";
     program_run(&p, argv, NULL);
     assert_int_equal(p.code, m->code);
-    json_t *document = json_loads(p.out, 0, NULL);
-    assert_true(json_is_string(json_object_get(json_object_get(document, "error"), "message")));
+    json_t *document = json_of_text(p.out);
+    assert_true(json_is_string(json_at(document, "error.message")));
     assert_int_equal(line_count(p.out), 1); // as those who read line by line expect
-    json_decref(document);
     assert_int_equal(count_files(w->directory), files);
 }
 

@@ -17,7 +17,7 @@ static void every_mistake_of_a_file_is_named_with_its_line(void **state) {
     assert_int_equal(p.code, 64);
     assert_int_equal(line_count(p.err), 1);
     assert_non_null(strstr(p.err, "has 9 mistakes"));
-    json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, NULL);
+    json_t *document = json_of_text(p.out);
     static const struct {
         json_int_t line;
         const char *says;
@@ -31,15 +31,12 @@ static void every_mistake_of_a_file_is_named_with_its_line(void **state) {
                   {11, "'x:y' is not an address"},
                   {13, "did you mean [reefd]?"}};
     enum { COUNT = sizeof(WANTED) / sizeof(*WANTED) };
-    const json_t *found = json_object_get(document, "mistakes");
+    const json_t *found = json_at(document, "mistakes");
     assert_int_equal(json_array_size(found), COUNT);
     for (size_t i = 0; i < COUNT; i++) {
         assert_int_equal(integer(json_array_get(found, i), "line"), WANTED[i].line);
-        assert_non_null(
-            strstr(json_string_value(json_object_get(json_array_get(found, i), "message")),
-                   WANTED[i].says));
+        assert_non_null(strstr(string(json_array_get(found, i), "message"), WANTED[i].says));
     }
-    json_decref(document);
     p = reef("config", "check", w->missing, NULL);
     assert_int_equal(p.code, 66);
 }
@@ -53,8 +50,8 @@ static void a_layer_is_reported_as_it_is_made(void **state) {
     assert_int_equal(integer(plan, "experts"), 25);
     json_t *made = reef_json("init", pool, "--model", "layer", "--d-model", "8", "--side", "5",
                              "--topk", "2", NULL);
-    assert_true(json_equal(json_object_get(plan, "config"), json_object_get(made, "config")));
-    assert_int_equal(integer(json_object_get(made, "config"), "layers"), 1);
+    assert_true(json_equal(json_at(plan, "config"), json_at(made, "config")));
+    assert_int_equal(integer(made, "config.layers"), 1);
     p = reef("timeline", pool, NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "stream row"));
@@ -75,15 +72,13 @@ static void memory_chooses_the_largest_size_that_leaves_half_of_it(void **state)
     uint64_t before = 0;
     for (size_t i = 0; i < 3; i++) {
         json_t *document = chosen(w, "--size", SIZES[i]);
-        uint64_t bytes = (uint64_t)integer(json_object_get(document, "size"), "memory_bytes");
+        uint64_t bytes = (uint64_t)integer(document, "size.memory_bytes");
         assert_true(bytes > before);
         before = bytes;
         char *enough = formatted("%luK", (unsigned long)(2 * bytes / 1024 + 1));
         char *little = formatted("%luK", (unsigned long)(2 * bytes / 1024 - 1));
         document = chosen(w, "--memory", enough);
-        assert_string_equal(
-            json_string_value(json_object_get(json_object_get(document, "size"), "name")),
-            SIZES[i]);
+        assert_string_equal(string(document, "size.name"), SIZES[i]);
         program p = reef("init", w->missing, "--dry-run", "--memory", little, "--json", NULL);
         assert_int_equal(p.code, i == 0 ? 64 : 0);
         assert_null(i == 0 ? NULL : strstr(p.out, SIZES[i]));
@@ -95,8 +90,7 @@ static void a_size_chooses_no_more_experts_than_a_given_side_has(void **state) {
     world *w = *state;
     json_t *document =
         reef_json("init", w->missing, "--size", "medium", "--side", "24", "--dry-run", NULL);
-    assert_int_equal(integer(json_object_get(document, "config"), "topk"), 24);
-    json_decref(document);
+    assert_int_equal(integer(document, "config.topk"), 24);
     program p = reef("init", w->missing, "--size", "medium", "--side", "24", "--topk", "25",
                      "--dry-run", NULL);
     assert_int_equal(p.code, 64);
@@ -109,13 +103,13 @@ static void what_is_given_beside_a_size_wins_over_it(void **state) {
     world *w = *state;
     json_t *document =
         reef_json("init", w->missing, TINY_OPTIONS, "--size", "large", "--dry-run", NULL);
-    const json_t *config = json_object_get(document, "config");
+    const json_t *config = json_at(document, "config");
     assert_int_equal(integer(config, "side"), TINY_SIDE);
     assert_int_equal(integer(config, "context_memory"), 4 << 20);
     // Medium is what a pool has without being asked.
     document = reef_json("init", w->missing, "--size", "medium", "--dry-run", NULL);
     json_t *plain = reef_json("init", w->missing, "--dry-run", NULL);
-    assert_true(json_equal(json_object_get(document, "config"), json_object_get(plain, "config")));
+    assert_true(json_equal(json_at(document, "config"), json_at(plain, "config")));
 }
 
 WORLD_TESTS(world_make,

@@ -1,12 +1,10 @@
 // reef export and reef import as a user runs them: two pools from one, a generation that goes from
 // one to the other, what each mistake is called, and a daemon beside it.
 #include "data_file.h"
+#include "reefd_run.h"
 #include "tools_world.h"
 
 #include <math.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TEXT_BYTES 3000
@@ -16,36 +14,29 @@ typedef struct copies {
     char *directory, *pool, *copy, *file, *english, *code;
 } copies;
 
-static void check(reef_status status, const reef_error *err) {
-    if (status != REEF_OK) fail_msg("%s", err->message);
-}
-
 static void learn(const char *pool, const char *kind) {
     reef_error err;
     reef_store *store = NULL;
-    reef_trainer *trainer = NULL;
     char *text = tiny_text(kind, TEXT_BYTES);
-    check(reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err), &err);
-    check(reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err), &err);
-    check(reef_trainer_feed(trainer, "test", (const uint8_t *)text, TEXT_BYTES, NULL, NULL, &err),
-          &err);
-    check(reef_trainer_seal(trainer, NULL, NULL, &err), &err);
-    reef_trainer_close(trainer);
-    reef_store_close(store);
+    reef_trainer *trainer = pool_train(pool, &store);
+    assert_int_equal(
+        reef_trainer_feed(trainer, "test", (const uint8_t *)text, TEXT_BYTES, NULL, NULL, &err),
+        REEF_OK);
+    assert_int_equal(reef_trainer_seal(trainer, NULL, NULL, &err), REEF_OK);
+    pool_train_end(store, trainer);
 }
 
 static int setup(void **state) {
     unsetenv("REEF_POOL");
-    copies *c = reef_cli_alloc(1, sizeof(*c));
+    copies *c = keep(reef_cli_alloc(1, sizeof(*c)));
     c->directory = test_directory_new();
     c->pool = path_in(c->directory, "pool");
     c->copy = path_in(c->directory, "copy");
     c->file = path_in(c->directory, "c.safetensors");
     c->english = path_in(c->directory, "english.txt");
     c->code = path_in(c->directory, "code.c");
-    char *english = tiny_text("english", 800), *code = tiny_text("c", 800);
-    write_file(c->english, english);
-    write_file(c->code, code);
+    write_file(c->english, tiny_text("english", 800));
+    write_file(c->code, tiny_text("c", 800));
     // Each text has a generation of its own here, and ends it.
     (void)reef_json("init", c->pool, TINY_OPTIONS, "--boundaries", "given", NULL);
     learn(c->pool, "english");
@@ -54,29 +45,15 @@ static int setup(void **state) {
 }
 
 static int teardown(void **state) {
-    copies *c = *state;
+    const copies *c = *state;
     test_directory_remove(c->directory);
-    free(c->pool);
-    free(c->copy);
-    free(c->file);
-    free(c->english);
-    free(c->code);
-    free(c);
     return 0;
 }
 
-static bool sound(const char *pool) {
-    json_t *document = reef_json("verify", pool, NULL);
-    bool is = json_is_true(json_object_get(document, "sound"));
-    return is;
-}
-
-// Bits per byte of a text, and the share of it on which a generation fires.
+// Bits per byte of a text.
 static double loss(const char *pool, const char *as_of, const char *text) {
     json_t *document = reef_json("eval", pool, text, "--as-of", as_of, "--threads", "1", NULL);
-    const json_t *file = json_array_get(json_object_get(document, "files"), 0);
-    double bits = number(file, "bits_per_byte");
-    return bits;
+    return number(document, "files.0.bits_per_byte");
 }
 
 static void export_both(const copies *c) {
@@ -84,40 +61,27 @@ static void export_both(const copies *c) {
     learn(c->pool, "c");
 }
 
-static void says(int code, const char *words, const char *first, ...) {
-    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, first};
-    size_t count = 2;
-    va_list arguments;
-    va_start(arguments, first);
-    while ((argv[count] = va_arg(arguments, const char *)) != NULL) count++;
-    va_end(arguments);
-    program p;
-    program_run(&p, argv, NULL);
-    if (p.code != code || strstr(code == 0 ? p.out : p.err, words) == NULL)
-        fail_msg("exit %d instead of %d, without \"%s\": %s%s", p.code, code, words, p.out, p.err);
-}
-
 static void a_generation_goes_from_one_pool_to_another(void **state) {
     const copies *c = *state;
     json_t *report = reef_json("export", "pool", c->pool, c->copy, NULL);
-    assert_true(json_is_true(json_object_get(report, "verified")));
+    assert_true(is_true(report, "verified"));
     assert_true(integer(report, "records") > 0);
     assert_true(integer(report, "bytes_after") <= integer(report, "bytes_before"));
-    assert_string_equal(json_string_value(json_object_get(report, "copy")), c->copy);
+    assert_string_equal(string(report, "copy"), c->copy);
     double english = loss(c->copy, "0", c->english), code = loss(c->copy, "now", c->code);
 
     learn(c->pool, "c");
     json_t *plan = reef_json("import", c->copy, c->pool, "--dry-run", NULL);
-    assert_true(json_is_false(json_object_get(plan, "done")));
-    const json_t *would = json_array_get(json_object_get(plan, "imported"), 0);
+    assert_false(is_true(plan, "done"));
+    const json_t *would = json_at(plan, "imported.0");
     assert_int_equal(integer(would, "from"), 1);
     assert_int_equal(integer(would, "experts"), TINY_SIDE_NEW * TINY_SIDE_NEW);
     assert_true(integer(would, "trained_bytes") > 0);
     assert_true(loss(c->copy, "now", c->code) == code);
     json_t *done = reef_json("import", c->copy, c->pool, "--generations", "1", NULL);
-    assert_true(json_is_true(json_object_get(done, "done")));
-    assert_true(json_equal(json_object_get(done, "imported"), json_object_get(plan, "imported")));
-    const json_t *one = json_array_get(json_object_get(done, "imported"), 0);
+    assert_true(is_true(done, "done"));
+    assert_true(json_equal(json_at(done, "imported"), json_at(plan, "imported")));
+    const json_t *one = json_at(done, "imported.0");
     assert_int_equal(integer(one, "generation"), 1);
     assert_int_equal(integer(one, "first_id"), TINY_SIDE * TINY_SIDE);
     assert_true(number(one, "leak") < 0.1);
@@ -127,46 +91,48 @@ static void a_generation_goes_from_one_pool_to_another(void **state) {
     assert_true(loss(c->copy, "now", c->code) == loss(c->pool, "now", c->code));
     assert_true(loss(c->copy, "now", c->english) == loss(c->pool, "now", c->english));
     assert_true(loss(c->copy, "0", c->english) == english);
-    assert_true(sound(c->copy));
-    says(0, "imported=1 from=1", "timeline", c->copy, NULL);
+    assert_true(is_sound(c->copy));
+    answers(0, "imported=1 from=1", "timeline", c->copy, NULL);
     json_t *generations = reef_json("generations", c->copy, NULL);
-    assert_int_equal(json_array_size(json_object_get(generations, "generations")), 3);
+    assert_int_equal(length(generations, "generations"), 3);
     learn(c->copy, "c"); // and it is trained like any other
-    assert_true(sound(c->copy));
+    assert_true(is_sound(c->copy));
 }
 
 static void people_can_read_what_was_done(void **state) {
     const copies *c = *state;
     export_both(c);
     char *other = path_in(c->directory, "other");
-    says(0, "nothing is damaged", "export", "pool", c->pool, other, NULL);
-    says(0, "% of what this pool remembers", "import", c->copy, c->pool, "--dry-run", "--leak-max",
-         "0.01", NULL);
-    says(0, "would join  as generation 1, ids 16 to 24 in each layer; generation 2 would be open",
-         "import", c->copy, c->pool, "--dry-run", NULL);
-    says(0, "imported    as generation 1, ids 16 to 24 in each layer; generation 2 is open",
-         "import", c->copy, c->pool, NULL);
-    says(0, "nothing to import", "import", c->copy, c->pool, NULL);
+    answers(0, "nothing is damaged", "export", "pool", c->pool, other, NULL);
+    answers(0, "% of what this pool remembers", "import", c->copy, c->pool, "--dry-run",
+            "--leak-max", "0.01", NULL);
+    answers(0,
+            "would join  as generation 1, ids 16 to 24 in each layer; generation 2 would be open",
+            "import", c->copy, c->pool, "--dry-run", NULL);
+    answers(0, "imported    as generation 1, ids 16 to 24 in each layer; generation 2 is open",
+            "import", c->copy, c->pool, NULL);
+    answers(0, "nothing to import", "import", c->copy, c->pool, NULL);
 }
 
 static void mistakes_are_named(void **state) {
     const copies *c = *state;
     export_both(c);
-    says(64, "not empty", "export", "pool", c->pool, c->copy, NULL);
+    answers(64, "not empty", "export", "pool", c->pool, c->copy, NULL);
     char *inside = path_in(c->pool, "copy"), *missing = path_in(c->directory, "missing");
-    says(64, "lies inside it", "export", "pool", c->pool, inside, NULL);
-    says(66, "no pool", "export", "pool", missing, c->copy, NULL);
-    says(64, "export needs one of: pool, model", "export", c->pool, NULL);
+    answers(64, "lies inside it", "export", "pool", c->pool, inside, NULL);
+    answers(66, "no pool", "export", "pool", missing, c->copy, NULL);
+    answers(64, "export needs one of: pool, model", "export", c->pool, NULL);
     static const char *const NONE[] = {"", "x", "1-", "2-1", "1,", "1;2"};
     for (size_t i = 0; i < sizeof(NONE) / sizeof(*NONE); i++)
-        says(64, "no list of numbers", "import", c->copy, c->pool, "--generations", NONE[i], NULL);
-    says(64, "is open: seal it first", "import", c->copy, c->pool, "--generations", "2", NULL);
-    says(66, "no generation 9", "import", c->copy, c->pool, "--generations", "1,9", NULL);
-    says(64, "is the backbone of its pool: copy the whole pool instead", "import", c->copy, c->pool,
-         "--generations", "0", NULL);
-    says(64, "leak-max", "import", c->copy, c->pool, "--leak-max", "0", NULL);
-    says(66, "no pool", "import", c->copy, missing, NULL);
-    says(64, "of this very pool", "import", c->pool, c->pool, "--generations", "1", NULL);
+        answers(64, "no list of numbers", "import", c->copy, c->pool, "--generations", NONE[i],
+                NULL);
+    answers(64, "is open: seal it first", "import", c->copy, c->pool, "--generations", "2", NULL);
+    answers(66, "no generation 9", "import", c->copy, c->pool, "--generations", "1,9", NULL);
+    answers(64, "is the backbone of its pool: copy the whole pool instead", "import", c->copy,
+            c->pool, "--generations", "0", NULL);
+    answers(64, "leak-max", "import", c->copy, c->pool, "--leak-max", "0", NULL);
+    answers(66, "no pool", "import", c->copy, missing, NULL);
+    answers(64, "of this very pool", "import", c->pool, c->pool, "--generations", "1", NULL);
     learn(c->copy, "c");
     learn(c->copy, "english");
     assert_int_not_equal(access(missing, F_OK), 0);
@@ -179,16 +145,16 @@ static void nothing_is_written_into_a_pool(void **state) {
     char *data = path_in(c->pool, "data.mdb"), *picture = path_in(c->pool, "loss.svg"),
          *inner = path_in(c->pool, "inner"), *domain = formatted("a=%s", c->english);
     learn(c->pool, "c");
-    says(64, "its directory is a pool", "export", "model", c->pool, data, "--force", NULL);
-    says(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", data, NULL);
-    says(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", picture, NULL);
-    says(64, "its directory is a pool", "report", c->pool, "--domain", domain, "--out", c->pool,
-         NULL);
-    says(64, "lies inside it", "export", "pool", c->pool, inner, "--dry-run", NULL);
-    says(64, "is a pool", "init", inner, NULL);
-    says(66, "No such file", "export", "pool", c->pool, "/no/such/place", "--dry-run", NULL);
+    answers(64, "its directory is a pool", "export", "model", c->pool, data, "--force", NULL);
+    answers(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", data, NULL);
+    answers(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", picture, NULL);
+    answers(64, "its directory is a pool", "report", c->pool, "--domain", domain, "--out", c->pool,
+            NULL);
+    answers(64, "lies inside it", "export", "pool", c->pool, inner, "--dry-run", NULL);
+    answers(64, "is a pool", "init", inner, NULL);
+    answers(66, "No such file", "export", "pool", c->pool, "/no/such/place", "--dry-run", NULL);
     json_t *sound = reef_json("verify", c->pool, NULL);
-    assert_true(json_is_true(json_object_get(sound, "sound")));
+    assert_true(is_true(sound, "sound"));
 }
 
 // A program that begins without standard output or error does not print into the files that it
@@ -203,15 +169,15 @@ static void no_message_lands_in_a_pool(void **state) {
     program p;
     program_run(&p, (const char *const[]){"/bin/sh", "-c", quiet, NULL}, NULL);
     assert_int_equal(p.code, 74); // what was asked for could not be said
-    assert_true(sound(c->pool));
+    assert_true(is_sound(c->pool));
 }
 
 static void a_copy_need_not_be_verified(void **state) {
     const copies *c = *state;
     json_t *report = reef_json("export", "pool", c->pool, c->copy, "--no-verify", NULL);
-    assert_true(json_is_false(json_object_get(report, "verified")));
-    assert_true(json_is_null(json_object_get(report, "records")));
-    assert_true(sound(c->copy));
+    assert_false(is_true(report, "verified"));
+    assert_true(is_null(report, "records"));
+    assert_true(is_sound(c->copy));
 }
 
 // One bit of each block of expert rows, in pages that are free as well.
@@ -227,51 +193,25 @@ static void damaged_records_are_reported(void **state) {
     assert_true(found > 0);
     data_file_save(c->pool, &file, file.bytes);
     free(file.data);
-    says(65, "records are damaged, as they are in the pool", "export", "pool", c->pool, c->copy,
-         NULL);
+    answers(65, "records are damaged, as they are in the pool", "export", "pool", c->pool, c->copy,
+            NULL);
 }
 
 // ---- beside a daemon ----------------------------------------------------------------------------
 
-static pid_t start_daemon(const copies *c) {
-    char *source = formatted("file:%s", c->code), *log = formatted("%s/log", c->directory);
-    const char *argv[] = {REEFD_BINARY, "--pool",    c->copy, "--source", source,
-                          "--stay",     "--threads", "1",     NULL};
-    pid_t daemon = fork();
-    assert_true(daemon >= 0);
-    if (daemon == 0) {
-        int file = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-        if (file < 0 || dup2(file, STDERR_FILENO) < 0) _exit(126);
-        execv(argv[0], (char *const *)argv);
-        _exit(127);
-    }
-    return daemon;
-}
-
-static void await_daemon(const copies *c) {
-    for (int i = 0; i < 600; i++) {
-        json_t *status = reef_json("status", c->copy, NULL);
-        bool runs = json_is_true(json_object_get(status, "daemon"));
-        if (runs) return;
-        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-    }
-    fail_msg("the daemon does not answer");
-}
-
 static void beside_a_daemon_it_exports_and_does_not_import(void **state) {
     const copies *c = *state;
-    int status;
-    char *other = path_in(c->directory, "other");
+    sandbox box;
+    char *other = path_in(c->directory, "other"), *source = formatted("file:%s", c->code);
     export_both(c);
-    pid_t daemon = start_daemon(c);
-    await_daemon(c);
-    says(75, "stop it first", "import", c->copy, c->pool, NULL);
-    says(0, "nothing is damaged", "export", "pool", c->copy, other, NULL);
-    assert_int_equal(kill(daemon, SIGTERM), 0);
-    assert_int_equal(waitpid(daemon, &status, 0), daemon);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    assert_true(sound(other));
-    assert_true(sound(c->copy));
+    sandbox_make(&box);
+    snprintf(box.pool, sizeof(box.pool), "%s", c->copy);
+    START(&box, "--source", source, "--stay", "--threads", "1");
+    answers(75, "stop it first", "import", c->copy, c->pool, NULL);
+    answers(0, "nothing is damaged", "export", "pool", c->copy, other, NULL);
+    reefd_end(&box);
+    sandbox_remove(&box);
+    assert_true(is_sound(other));
 }
 
 // Wherever it is killed: the pool is whole, and nothing lies about where temporary files are made.
@@ -287,12 +227,12 @@ static void a_killed_import_leaves_nothing(void **state) {
         char *command = formatted("TMPDIR=%s REEF_FAIL_POINT=%s %s import %s %s >/dev/null 2>&1",
                                   temporary, points[i], REEF_BINARY, c->copy, c->pool);
         assert_int_not_equal(system(command), 0);
-        assert_true(sound(c->copy));
+        assert_true(is_sound(c->copy));
         assert_int_equal(rmdir(temporary), 0);
         assert_int_equal(mkdir(temporary, 0700), 0);
     }
     (void)reef_json("import", c->copy, c->pool, NULL);
-    assert_true(sound(c->copy));
+    assert_true(is_sound(c->copy));
 #else
     (void)state;
     print_message("skipped: this build has no fail points\n");
@@ -306,22 +246,22 @@ static void a_model_is_written_as_it_was_planned(void **state) {
     const copies *c = *state;
     learn(c->pool, "c");
     json_t *plan = reef_json("export", "model", c->pool, c->file, "--dry-run", NULL);
-    assert_true(json_is_false(json_object_get(plan, "done")));
+    assert_false(is_true(plan, "done"));
     assert_int_not_equal(access(c->file, F_OK), 0);
     json_t *file = reef_json("export", "model", c->pool, c->file, NULL);
     assert_int_equal(integer(file, "generations"), 3);
     assert_int_equal(integer(file, "tensors"), integer(plan, "tensors"));
-    assert_true(json_is_true(json_object_get(file, "open")));
+    assert_true(is_true(file, "open"));
     assert_true(integer(file, "bytes") > 0);
 }
 
 static void mistakes_with_models_are_named(void **state) {
     const copies *c = *state;
     char *missing = path_in(c->directory, "missing");
-    says(0, "the last one sealed", "export", "model", c->pool, c->file, "--as-of", "0", NULL);
-    says(64, "--force", "export", "model", c->pool, c->file, NULL);
-    says(64, "exists", "export", "model", c->pool, c->file, "--dry-run", NULL);
-    says(66, "no generation 9", "export", "model", c->pool, missing, "--as-of", "9", NULL);
+    answers(0, "the last one sealed", "export", "model", c->pool, c->file, "--as-of", "0", NULL);
+    answers(64, "--force", "export", "model", c->pool, c->file, NULL);
+    answers(64, "exists", "export", "model", c->pool, c->file, "--dry-run", NULL);
+    answers(66, "no generation 9", "export", "model", c->pool, missing, "--as-of", "9", NULL);
     assert_int_not_equal(access(missing, F_OK), 0);
 }
 
@@ -353,7 +293,7 @@ static void logits_are_those_that_the_loss_is_made_of(void **state) {
     char *net = path_in(c->directory, "net");
     (void)reef_json("init", net, TINY_OPTIONS, "--context-memory", "0", NULL);
     learn(net, "english");
-    says(0, "english.txt", "eval", net, c->english, "--logits", path, "--threads", "1", NULL);
+    answers(0, "english.txt", "eval", net, c->english, "--logits", path, "--threads", "1", NULL);
     char *data =
         read_npy(path, "{'descr': '<f4', 'fortran_order': False, 'shape': (800, 256,), }", &bytes);
     assert_int_equal(bytes, count * 256 * sizeof(float));
@@ -365,10 +305,11 @@ static void logits_are_those_that_the_loss_is_made_of(void **state) {
         bits += (log(sum) - (double)row[(uint8_t)text[i + 1]]) / log(2.0);
     }
     assert_true(fabs(bits / (double)(count - 1) - loss(net, "now", c->english)) < 1e-5);
-    says(64, "it exists", "eval", c->pool, c->english, "--logits", path, NULL);
-    says(64, "of one text, and 2 were given", "eval", c->pool, c->english, c->code, "--logits",
-         path, NULL);
-    says(64, "takes no --logits", "eval", c->pool, c->english, "--matrix", "--logits", path, NULL);
+    answers(64, "it exists", "eval", c->pool, c->english, "--logits", path, NULL);
+    answers(64, "of one text, and 2 were given", "eval", c->pool, c->english, c->code, "--logits",
+            path, NULL);
+    answers(64, "takes no --logits", "eval", c->pool, c->english, "--matrix", "--logits", path,
+            NULL);
     free(data);
 }
 

@@ -14,11 +14,11 @@ static void must(reef_status status, const reef_error *err) {
 }
 
 static const json_t *row(const json_t *document, size_t i) {
-    return json_array_get(json_object_get(document, "experts"), i);
+    return json_array_get(json_at(document, "experts"), i);
 }
 
 static size_t rows(const json_t *document) {
-    return json_array_size(json_object_get(document, "experts"));
+    return length(document, "experts");
 }
 
 static json_int_t total_uses(const json_t *document) {
@@ -42,8 +42,7 @@ static void all_experts_are_there_once_the_most_used_first(void **state) {
         seen[g][id] = true;
         assert_int_equal(integer(one, "layer"), 0); // the second block is dense
         assert_int_equal(integer(one, "pool_id"), id + (g ? EXPERTS_OLD : 0));
-        assert_string_equal(json_string_value(json_object_get(one, "state")),
-                            g ? "open" : "sealed");
+        assert_string_equal(string(one, "state"), g ? "open" : "sealed");
         assert_int_equal(
             reef_expert_id_of((uint32_t)integer(one, "row"), (uint32_t)integer(one, "column")), id);
         if (i > 0) assert_true(integer(row(all, i - 1), "uses") >= integer(one, "uses"));
@@ -59,8 +58,8 @@ static void uses_are_those_of_reef_usage(void **state) {
         char name[2] = {(char)('0' + g), '\0'};
         json_t *list = reef_json("experts", w->pool, "--generation", name, "--top", "0", NULL);
         json_t *usage = reef_json("usage", w->pool, "--generation", name, NULL);
-        const json_t *layer = json_array_get(json_object_get(usage, "layers"), 0);
-        const json_t *top = json_array_get(json_object_get(layer, "top"), 0);
+        const json_t *layer = json_at(usage, "layers.0");
+        const json_t *top = json_at(layer, "top.0");
         assert_int_equal(total_uses(list), integer(layer, "selections"));
         assert_int_equal(integer(row(list, 0), "id"), integer(top, "expert"));
         assert_true(number(row(list, 0), "share") == number(top, "share"));
@@ -69,7 +68,7 @@ static void uses_are_those_of_reef_usage(void **state) {
             const json_t *one = row(list, i);
             bool used = integer(one, "uses") > 0;
             shares += number(one, "share");
-            assert_int_equal(json_is_null(json_object_get(one, "last_ms")), !used);
+            assert_int_equal(json_is_null(json_at(one, "last_ms")), !used);
             // A softmax over two gives the better one half or more.
             if (used) assert_true(number(one, "weight") > 0 && number(one, "weight") < 1);
         }
@@ -138,9 +137,7 @@ static void norms_are_those_of_the_rows(void **state) {
 
 static void frozen_ones_are_distinguished_from_those_that_learn(void **state) {
     world *w = *state;
-    char *pool = path_in(w->directory, "frozen");
-    make_pool(pool);
-    tiny_pool_train(pool);
+    char *pool = trained_pool(w, "frozen");
     (void)reef_json("freeze", pool, "--first", "2", "--last", "4", NULL);
     static const struct {
         const char *name;
@@ -150,8 +147,7 @@ static void frozen_ones_are_distinguished_from_those_that_learn(void **state) {
         json_t *list = reef_json("experts", pool, "--state", STATES[i].name, "--sort", "id", NULL);
         assert_int_equal(integer(list, "total"), STATES[i].count);
         for (size_t k = 0; k < rows(list); k++)
-            assert_string_equal(json_string_value(json_object_get(row(list, k), "state")),
-                                STATES[i].name);
+            assert_string_equal(string(row(list, k), "state"), STATES[i].name);
         if (i == 0) assert_int_equal(integer(row(list, 0), "id"), 2);
     }
     // Sealed in a coarser type an expert is nearly what it was.
@@ -163,7 +159,7 @@ static void frozen_ones_are_distinguished_from_those_that_learn(void **state) {
         assert_true(fabs(number(row(after, i), "norm_down") - down) < 0.01 * down);
         assert_true(fabs(number(row(after, i), "norm_up") - up) <= 0.01 * up);
         assert_int_equal(integer(row(after, i), "uses"), integer(row(before, i), "uses"));
-        assert_string_equal(json_string_value(json_object_get(row(after, i), "state")), "sealed");
+        assert_string_equal(string(row(after, i), "state"), "sealed");
     }
 }
 
@@ -194,9 +190,7 @@ static void without_a_net_the_commands_of_experts_say_so(void **state) {
 }
 
 static json_int_t commits_of(const char *pool) {
-    json_t *status = reef_json("status", pool, NULL);
-    json_int_t number = integer(json_object_get(status, "last_commit"), "number");
-    return number;
+    return integer(reef_json("status", pool, NULL), "last_commit.number");
 }
 
 static void a_freeze_that_changes_nothing_is_no_event(void **state) {
@@ -205,10 +199,7 @@ static void a_freeze_that_changes_nothing_is_no_event(void **state) {
     json_t *thawed = reef_json("thaw", w->pool, NULL);
     assert_int_equal(integer(thawed, "changed"), 0);
     assert_int_equal(commits_of(w->pool), before);
-    json_t *events = reef_json("timeline", w->pool, NULL);
-    char *text = json_dumps(events, 0);
-    assert_null(strstr(text, "thaw"));
-    free(text);
+    assert_null(strstr(reef("timeline", w->pool, "--json", NULL).out, "thaw"));
 }
 
 WORLD_TESTS(world_make,

@@ -1,9 +1,7 @@
 // `reef` and `reefd` on pools that are damaged, are none, or are of another version, and on a full
 // disk: one line that says so, an exit code of sysexits(3), never a signal, and nothing lost.
-#include "cli.h"
-#include "program.h"
 #include "reef_process.h"
-#include "tiny_pool.h"
+#include "tools_world.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -15,56 +13,44 @@
 #include "test.h"
 #include "whole_file.h"
 
-#define ARGUMENTS_MAX 32
 #define DAMAGES 40
 #define ROUNDS_MAX 200 // of filling a disk
 #define POOL "POOL"    // stands for the pool's path
 #define TEXT "TEXT"    // and for a text's
 
-typedef struct world {
+typedef struct faults {
     char *directory;
     char *pool, *text;
     char *original; // a sound data.mdb, to damage
     size_t original_bytes;
     bool mounted;
     char *disk, *filler; // a small file system, and what fills it
-} world;
+} faults;
 
-static void make_pool(const char *path) {
-    const char *argv[] = {REEF_BINARY, "init", path, TINY_OPTIONS, NULL};
-    program p;
-    program_run(&p, argv, NULL);
-    if (p.code != 0) fail_msg("init: %s", p.err);
-    tiny_pool_train(path);
-}
-
-static int world_make(void **state) {
+static int setup(void **state) {
     unsetenv("REEF_POOL");
-    world *w = reef_cli_alloc(1, sizeof(*w));
+    faults *w = keep(reef_cli_alloc(1, sizeof(*w)));
     w->directory = test_directory_new();
-    w->pool = reef_cli_format("%s/pool", w->directory);
-    w->text = reef_cli_format("%s/text", w->directory);
-    w->disk = reef_cli_format("%s/disk", w->directory);
-    w->filler = reef_cli_format("%s/filler", w->disk);
-    char *text = tiny_text("english", 500);
-    whole_file_write(w->text, text, strlen(text));
-    free(text);
+    w->pool = path_in(w->directory, "pool");
+    w->text = path_in(w->directory, "text");
+    w->disk = path_in(w->directory, "disk");
+    w->filler = path_in(w->disk, "filler");
+    write_file(w->text, tiny_text("english", 500));
     assert_int_equal(mkdir(w->disk, 0700), 0);
     *state = w;
     return 0;
 }
 
-static int world_remove(void **state) {
-    world *w = *state;
+static int teardown(void **state) {
+    faults *w = *state;
     if (w->mounted) small_disk_unmount(w->disk);
     test_directory_remove(w->directory);
-    free(w->pool);
-    free(w->text);
-    free(w->disk);
-    free(w->filler);
-    free(w->original);
-    free(w);
     return 0;
+}
+
+static void train_pool(const faults *w) {
+    make_pool(w->pool);
+    tiny_pool_train(w->pool);
 }
 
 // ---- every command on a pool that cannot be used ------------------------------------------------
@@ -90,7 +76,7 @@ static const char *const COMMANDS[][ARGUMENTS_MAX] = {
     {REEFD_BINARY, "--pool", POOL, "--source", TEXT},
 };
 
-static void run(const world *w, program *p, const char *const *command) {
+static void run(const faults *w, program *p, const char *const *command) {
     const char *argv[ARGUMENTS_MAX + 1] = {NULL};
     for (size_t i = 0; command[i] != NULL; i++) {
         argv[i] = command[i];
@@ -100,7 +86,7 @@ static void run(const world *w, program *p, const char *const *command) {
     program_run(p, argv, NULL);
 }
 
-static void every_command_refuses(const world *w, int code, const char *says) {
+static void every_command_refuses(const faults *w, int code, const char *says) {
     for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(*COMMANDS); i++) {
         program p;
         run(w, &p, COMMANDS[i]);
@@ -114,22 +100,20 @@ static void every_command_refuses(const world *w, int code, const char *says) {
 }
 
 // A pool whose data.mdb holds these bytes and nothing else.
-static void place(const world *w, const void *bytes, size_t count) {
-    char *data = reef_cli_format("%s/data.mdb", w->pool);
+static void place(const faults *w, const void *bytes, size_t count) {
+    char *data = path_in(w->pool, "data.mdb");
     (void)mkdir(w->pool, 0700);
     whole_file_write(data, bytes, count);
-    free(data);
 }
 
-static void keep_original(world *w) {
-    make_pool(w->pool);
-    char *data = reef_cli_format("%s/data.mdb", w->pool);
+static void keep_original(faults *w) {
+    train_pool(w);
+    char *data = path_in(w->pool, "data.mdb");
     w->original = whole_file_read(data, &w->original_bytes);
-    free(data);
 }
 
 static void what_is_no_pool_is_refused_by_every_command(void **state) {
-    world *w = *state;
+    faults *w = *state;
     every_command_refuses(w, 66, "there is no pool");
     assert_int_equal(mkdir(w->pool, 0700), 0);
     every_command_refuses(w, 64, "no data.mdb");
@@ -141,7 +125,7 @@ static void what_is_no_pool_is_refused_by_every_command(void **state) {
 }
 
 static void a_truncated_pool_is_refused_by_every_command(void **state) {
-    world *w = *state;
+    faults *w = *state;
     keep_original(w);
     place(w, w->original, w->original_bytes / 2 / 4096 * 4096);
     every_command_refuses(w, 65, "truncated");
@@ -154,8 +138,8 @@ static void a_truncated_pool_is_refused_by_every_command(void **state) {
 }
 
 static void a_pool_of_another_version_is_refused_by_every_command(void **state) {
-    world *w = *state;
-    make_pool(w->pool);
+    faults *w = *state;
+    train_pool(w);
     put_format(w->pool, 7, true);
     every_command_refuses(w, 65, "has format 7, this program reads format 4");
 }
@@ -163,9 +147,9 @@ static void a_pool_of_another_version_is_refused_by_every_command(void **state) 
 // Bytes are changed all over the file, in pages of LMDB's trees as well, which LMDB trusts: `reef
 // verify` says what it finds and ends by itself all the same.
 static void no_damage_ends_verify_with_a_signal(void **state) {
-    world *w = *state;
+    faults *w = *state;
     keep_original(w);
-    char *bytes = reef_cli_alloc(w->original_bytes, 1);
+    char *bytes = keep(reef_cli_alloc(w->original_bytes, 1));
     uint64_t draw = 7;
     size_t found = 0;
     for (size_t i = 0; i < DAMAGES; i++) {
@@ -182,7 +166,6 @@ static void no_damage_ends_verify_with_a_signal(void **state) {
         found += p.code != 0 && strlen(p.err) > 0;
     }
     assert_int_equal(found, DAMAGES); // 300 bytes are never all in free pages
-    free(bytes);
 }
 
 // The kind of one page after the other is cleared, until a command meets a page at which LMDB
@@ -191,7 +174,7 @@ static void a_page_that_ends_lmdb_is_one_line_and_no_signal(void **state) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); // signals are the sanitizer's there
 #else
-    world *w = *state;
+    faults *w = *state;
     keep_original(w);
     bool met = false;
     for (size_t at = 2 * 4096; at + 4096 <= w->original_bytes && !met; at += 4096) {
@@ -224,7 +207,7 @@ static void lose_pages_below_rows(const char *pool, const char *says) {
     reef_model *model = NULL;
     static uint8_t text[256];
     static float logits[sizeof(text) * REEF_VOCAB];
-    char *data = reef_cli_format("%s/data.mdb", pool);
+    char *data = formatted("%s/data.mdb", pool);
     (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0});
     if (freopen(says, "w", stderr) == NULL) _exit(90);
     reef_program_guard("reef test", pool);
@@ -243,9 +226,8 @@ static void rows_in_place_that_cannot_be_read_are_one_line_and_no_signal(void **
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); // signals are the sanitizer's there
 #else
-    world *w = *state;
-    char *pool = reef_cli_format("%s/large", w->directory),
-         *says = reef_cli_format("%s/says", w->directory);
+    faults *w = *state;
+    char *pool = formatted("%s/large", w->directory), *says = formatted("%s/says", w->directory);
     // 2,304 experts: two blocks and a quarter; the last one is always copied.
     const char *const commands[][32] = {
         {REEF_BINARY, "init",
@@ -279,14 +261,12 @@ static void rows_in_place_that_cannot_be_read_are_one_line_and_no_signal(void **
     char *line = whole_file_read(says, &bytes);
     assert_true(bytes > 20 && memcmp(line, "reef test: stopped by a", 23) == 0);
     assert_ptr_equal(memchr(line, '\n', bytes), line + bytes - 1);
-    free(says);
-    free(pool);
 #endif
 }
 
 // With --json too there is one document, which has what was found until LMDB ended the check.
 static void what_was_found_stands_in_the_document(void **state) {
-    world *w = *state;
+    faults *w = *state;
     keep_original(w);
     size_t found = 0;
     for (size_t at = 2 * 4096; at + 4096 <= w->original_bytes && found < 5; at += 4096) {
@@ -296,37 +276,34 @@ static void what_was_found_stands_in_the_document(void **state) {
         w->original[at + 10] = 2;
         program p;
         run(w, &p, (const char *const[]){REEF_BINARY, "verify", POOL, "--json", NULL});
-        json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, NULL);
-        assert_non_null(document);
+        json_t *document = json_of_text(p.out);
         if (p.code != 0) {
             assert_int_equal(p.code, 65);
-            assert_true(json_is_false(json_object_get(document, "sound")));
-            assert_true(json_array_size(json_object_get(document, "damage")) > 0);
+            assert_false(is_true(document, "sound"));
+            assert_true(length(document, "damage") > 0);
             found++;
         }
-        json_decref(document);
     }
     assert_int_equal(found, 5);
 }
 
 // ---- a full disk --------------------------------------------------------------------------------
 
-static char *root_of(const world *w) {
+static char *root_of(const faults *w) {
     program p;
     run(w, &p, (const char *const[]){REEF_BINARY, "verify", POOL, "--json", NULL});
     if (p.code != 0) fail_msg("verify: %s", p.err);
-    json_t *document = json_loads(p.out, 0, NULL);
-    assert_true(json_is_true(json_object_get(document, "sound")));
-    char *root = reef_cli_format("%s", json_string_value(json_object_get(document, "root")));
-    json_decref(document);
+    json_t *document = json_of_text(p.out);
+    assert_true(is_true(document, "sound"));
+    char *root = formatted("%s", string(document, "root"));
     return keep(root);
 }
 
 // Pages that are free inside the file let the first few through.
-static void repeat_until_full(const world *w, const char *const *command) {
+static void repeat_until_full(const faults *w, const char *const *command) {
     for (size_t round = 0; round < ROUNDS_MAX; round++) {
         const char *argv[ARGUMENTS_MAX + 1] = {NULL};
-        char *name = reef_cli_format("s-%s-%zu", command[1], round), *before = root_of(w);
+        char *name = formatted("s-%s-%zu", command[1], round), *before = root_of(w);
         size_t count = 0;
         for (; command[count] != NULL; count++) argv[count] = command[count];
         if (strcmp(command[1], "snapshot") == 0) argv[count] = name;
@@ -341,47 +318,42 @@ static void repeat_until_full(const world *w, const char *const *command) {
         } else if (p.code != 0) {
             fail_msg("%s: exit %d: %s", command[1], p.code, p.err);
         }
-        free(name);
         if (full) return;
     }
     fail_msg("%s never filled the disk", command[1]);
 }
 
 static void a_full_disk_stops_a_change_and_loses_nothing(void **state) {
-    world *w = *state;
+    faults *w = *state;
     w->mounted = small_disk_mount(w->disk, "24m");
     if (!w->mounted) skip();
-    free(w->pool);
-    w->pool = reef_cli_format("%s/pool", w->disk);
-    make_pool(w->pool);
+    w->pool = formatted("%s/pool", w->disk);
+    train_pool(w);
     small_disk_fill(w->filler);
 
     repeat_until_full(w, (const char *const[]){REEF_BINARY, "snapshot", "create", POOL, NULL});
     repeat_until_full(w, (const char *const[]){REEF_BINARY, "grow", POOL, "--side", "99", NULL});
     repeat_until_full(w, (const char *const[]){REEF_BINARY, "seal", POOL, NULL});
     program p;
-    char *other = reef_cli_format("%s/other", w->disk);
+    char *other = formatted("%s/other", w->disk);
     run(w, &p, (const char *const[]){REEF_BINARY, "init", other, NULL});
     assert_int_equal(p.code, 73);
     assert_int_equal(line_count(p.err), 1);
     assert_int_not_equal(access(other, F_OK), 0); // no half of a pool is left
-    free(other);
     run(w, &p, (const char *const[]){REEF_BINARY, "eval", POOL, "--as-of", "kept", TEXT, NULL});
     assert_int_equal(p.code, 0); // reading needs no room
 
     assert_int_equal(unlink(w->filler), 0);
     run(w, &p, (const char *const[]){REEF_BINARY, "seal", POOL, NULL});
     if (p.code != 0) fail_msg("seal: %s", p.err);
-    free(root_of(w));
+    (void)root_of(w);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, world_make, world_remove)
-
-TESTS(TEST(what_is_no_pool_is_refused_by_every_command),
-      TEST(a_truncated_pool_is_refused_by_every_command),
-      TEST(a_pool_of_another_version_is_refused_by_every_command),
-      TEST(no_damage_ends_verify_with_a_signal),
-      TEST(a_page_that_ends_lmdb_is_one_line_and_no_signal),
-      TEST(rows_in_place_that_cannot_be_read_are_one_line_and_no_signal),
-      TEST(what_was_found_stands_in_the_document),
-      TEST(a_full_disk_stops_a_change_and_loses_nothing))
+TESTS(SET_UP(what_is_no_pool_is_refused_by_every_command),
+      SET_UP(a_truncated_pool_is_refused_by_every_command),
+      SET_UP(a_pool_of_another_version_is_refused_by_every_command),
+      SET_UP(no_damage_ends_verify_with_a_signal),
+      SET_UP(a_page_that_ends_lmdb_is_one_line_and_no_signal),
+      SET_UP(rows_in_place_that_cannot_be_read_are_one_line_and_no_signal),
+      SET_UP(what_was_found_stands_in_the_document),
+      SET_UP(a_full_disk_stops_a_change_and_loses_nothing))

@@ -101,7 +101,7 @@ static void wait_for_message(const watcher *f, const char *part) {
 
 // Its lines, as an array of objects; the last one is the summary.
 static json_t *documents(const char *text) {
-    json_t *all = json_array();
+    json_t *all = keep(json_array());
     for (const char *at = text, *end; *at; at = end + 1) {
         end = strchr(at, '\n');
         assert_non_null(end);
@@ -113,7 +113,7 @@ static json_t *documents(const char *text) {
 }
 
 static const char *text_of(const json_t *all, size_t i) {
-    return json_string_value(json_object_get(json_array_get(all, i), "text"));
+    return string(json_array_get(all, i), "text");
 }
 
 static json_t *stop(watcher *f) {
@@ -124,13 +124,10 @@ static json_t *stop(watcher *f) {
     assert_int_equal(WEXITSTATUS(status), 0);
     char *text = read_text(f->out);
     json_t *all = documents(text);
-    free(f->log);
-    free(f->out);
-    free(f->err);
     size_t count = json_array_size(all);
     assert_true(count > 0);
     const json_t *summary = json_array_get(all, count - 1);
-    assert_string_equal(json_string_value(json_object_get(summary, "event")), "summary");
+    assert_string_equal(string(summary, "event"), "summary");
     assert_int_equal(integer(summary, "lines"), count - 1);
     return all;
 }
@@ -152,7 +149,6 @@ static void a_growing_file_is_followed_line_by_line(void **state) {
     wait_for_lines(&f, 5);
     json_t *all = stop(&f);
     expect_texts(all, WANTED, 5);
-    json_decref(all);
 }
 
 static void a_renamed_file_is_read_to_its_end_and_then_the_new_one(void **state) {
@@ -173,7 +169,6 @@ static void a_renamed_file_is_read_to_its_end_and_then_the_new_one(void **state)
     wait_for_lines(&f, 5);
     json_t *all = stop(&f);
     expect_texts(all, WANTED, 5);
-    json_decref(all);
 }
 
 static void a_file_that_is_cut_is_read_from_its_beginning(void **state) {
@@ -189,7 +184,6 @@ static void a_file_that_is_cut_is_read_from_its_beginning(void **state) {
     wait_for_lines(&f, 4);
     json_t *all = stop(&f);
     expect_texts(all, WANTED, 4);
-    json_decref(all);
 }
 
 static void rotate(const watcher *f, const char *how) {
@@ -225,7 +219,6 @@ static void logrotate_loses_no_line(void **state) {
             char *line = formatted("line %zu", n);
             assert_string_equal(text_of(all, n), line);
         }
-        json_decref(all);
     }
 }
 
@@ -233,7 +226,7 @@ static void logrotate_loses_no_line(void **state) {
 // is written whole.
 static void a_reader_that_waits_gets_whole_lines_and_the_end(void **state) {
     world *w = *state;
-    char *log = path_in(w->directory, "much"), *text = reef_cli_alloc(2 * 2000 + 1, 1);
+    char *log = path_in(w->directory, "much"), *text = keep(reef_cli_alloc(2 * 2000 + 1, 1));
     for (size_t i = 0; i < 2000; i++) strcat(text + 2 * i, "x\n"); // shown, more than a pipe holds
     write_file(log, text);
     int ends[2], status, held = -1, before;
@@ -257,7 +250,7 @@ static void a_reader_that_waits_gets_whole_lines_and_the_end(void **state) {
     assert_int_equal(kill(pid, SIGINT), 0);
     nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     FILE *in = fdopen(ends[0], "r");
-    char *shown = reef_cli_alloc(1 << 20, 1);
+    char *shown = keep(reef_cli_alloc(1 << 20, 1));
     (void)!fread(shown, 1, (1 << 20) - 1, in);
     fclose(in);
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -267,9 +260,6 @@ static void a_reader_that_waits_gets_whole_lines_and_the_end(void **state) {
     const json_t *summary = json_array_get(all, json_array_size(all) - 1);
     assert_int_equal(integer(summary, "lines"), json_array_size(all) - 1);
     assert_true(json_array_size(all) < 2000); // it was full
-    json_decref(all);
-    free(shown);
-    free(text);
 }
 
 // ---- scores -------------------------------------------------------------------------------------
@@ -354,8 +344,6 @@ static void expect_the_models_scores(
     assert_int_equal(p.code, 0);
     json_t *at_once = documents(p.out);
     assert_true(json_equal(one_by_one, at_once));
-    json_decref(one_by_one);
-    json_decref(at_once);
 }
 
 static void scores_are_the_models(void **state) {
@@ -366,14 +354,11 @@ static void scores_are_the_models(void **state) {
     (void)reef_json("init", net.pool, TINY_OPTIONS, "--context-memory", "0", NULL);
     tiny_pool_train(net.pool);
     expect_the_models_scores(&net, plain_bits);
-    free(net.pool);
 }
 
 static void a_new_commit_is_read(void **state) {
     world mine = {.directory = test_directory_new()};
-    mine.pool = path_in(mine.directory, "pool");
-    make_pool(mine.pool);
-    tiny_pool_train(mine.pool);
+    mine.pool = trained_pool(&mine, "pool");
     watcher f;
     start(&f, &mine, "log", "before\n", "all");
     wait_for_lines(&f, 1);
@@ -382,7 +367,7 @@ static void a_new_commit_is_read(void **state) {
     program p = reef("train", mine.pool, more, NULL);
     assert_int_equal(p.code, 0);
     json_t *status = reef_json("status", mine.pool, NULL);
-    json_int_t newest = integer(json_object_get(status, "last_commit"), "number"), seen = 0;
+    json_int_t newest = integer(status, "last_commit.number"), seen = 0;
     double deadline = reef_seconds() + DEADLINE_SECONDS;
     for (size_t count = 2; seen != newest; count++) {
         append(f.log, "x += 1;\n");
@@ -391,11 +376,9 @@ static void a_new_commit_is_read(void **state) {
         char *out = read_text(f.out);
         json_t *all = documents(out);
         seen = integer(json_array_get(all, json_array_size(all) - 1), "commit");
-        assert_true(integer(json_array_get(all, 0), "commit") < newest);
-        json_decref(all);
+        assert_true(integer(all, "0.commit") < newest);
     }
-    json_decref(stop(&f));
-    free(mine.pool);
+    (void)stop(&f);
     test_directory_remove(mine.directory);
 }
 
@@ -419,8 +402,8 @@ static void outliers_are_marked(void **state) {
     json_t *all = documents(p.out);
     size_t marked = 0, count = json_array_size(all) - 1;
     for (size_t i = 0; i < count; i++) {
-        const json_t *line = json_array_get(all, i), *distance = json_object_get(line, "distance");
-        bool outlier = json_is_true(json_object_get(line, "outlier"));
+        const json_t *line = json_array_get(all, i), *distance = json_at(line, "distance");
+        bool outlier = json_is_true(json_at(line, "outlier"));
         assert_int_equal(json_is_null(distance), i < 10);
         assert_int_equal(outlier, json_number_value(distance) > 8);
         if (strncmp(text_of(all, i), "QZ#", 3) == 0) {
@@ -431,7 +414,6 @@ static void outliers_are_marked(void **state) {
     }
     assert_true(marked >= 1 && marked < count / 4);
     assert_int_equal(integer(json_array_get(all, count), "outliers"), marked);
-    json_decref(all);
 
     argv[5] = "--outliers";
     program_run(&p, argv, text);
@@ -478,7 +460,7 @@ static char *on_terminal(const world *w, const char *no_colour) {
     }
     close(theirs);
     close(in);
-    char *out = reef_cli_alloc(TEXT_MAX, 1);
+    char *out = keep(reef_cli_alloc(TEXT_MAX, 1));
     for (ssize_t used = 0, got; used < TEXT_MAX - 1; used += got) {
         got = read(ours, out + used,
                    (size_t)(TEXT_MAX - 1 - used)); // EIO when the other end is closed
@@ -495,11 +477,9 @@ static void only_a_terminal_gets_colours_and_not_with_no_color(void **state) {
     char *out = on_terminal(*state, "");
     assert_non_null(strstr(out, "\033[1;31m! "));
     assert_non_null(strstr(out, "QZ#"));
-    free(out);
     out = on_terminal(*state, "1");
     assert_null(strchr(out, '\033'));
     assert_non_null(strstr(out, "QZ#"));
-    free(out);
 }
 
 // The lines before the last ones are read, to know what is usual, and not shown.
@@ -512,9 +492,8 @@ static void it_knows_what_is_usual_from_the_beginning(void **state) {
     wait_for_lines(&f, 2);
     json_t *all = stop(&f);
     assert_string_equal(text_of(all, 0), "the last line");
-    assert_true(json_is_number(json_object_get(json_array_get(all, 0), "distance")));
-    assert_int_equal(integer(json_array_get(all, 0), "line"), 1);
-    json_decref(all);
+    assert_true(json_is_number(json_at(all, "0.distance")));
+    assert_int_equal(integer(all, "0.line"), 1);
 }
 
 static void what_does_not_go_together_is_refused(void **state) {

@@ -35,20 +35,19 @@ static golden unpack(void) {
 
 static void remove_golden(golden *g) {
     test_directory_remove(g->directory);
-    free(g->pool);
 }
 
 static void expect_sound(const golden *g, json_int_t records, const char *root) {
     json_t *report = reef_json("verify", g->pool, NULL);
-    assert_true(json_is_true(json_object_get(report, "sound")));
+    assert_true(is_true(report, "sound"));
     assert_int_equal(integer(report, "records"), records);
-    assert_string_equal(json_string_value(json_object_get(report, "root")), root);
+    assert_string_equal(string(report, "root"), root);
 }
 
 static void expect_figure(
     const golden *g, const char *as_of, const char *file, const char *figure, double wanted) {
     json_t *document = reef_json("eval", g->pool, "--as-of", as_of, file, NULL);
-    double found = number(json_array_get(json_object_get(document, "files"), 0), figure);
+    double found = number(json_at(document, "files.0"), figure);
     if (!(fabs(found - wanted) <= SAME))
         fail_msg("%s as of %s: %.6f instead of %.6f", file, as_of, found, wanted);
 }
@@ -64,7 +63,7 @@ static void expect_figures(const golden *g, bool now) {
     json_t *expected = expected_document(), *figures, *states;
     const char *state, *name;
     json_t *bits;
-    states = json_object_get(expected, "bits_per_byte");
+    states = json_at(expected, "bits_per_byte");
     size_t count = 0;
     json_object_foreach(states, state, figures) json_object_foreach(figures, name, bits) {
         if (!now && strcmp(state, "now") == 0) continue;
@@ -99,9 +98,8 @@ static void expect_archives(const golden *g) {
 static void it_has_its_kinds_and_computes_what_it_computed(void **state) {
     golden g = unpack();
     json_t *expected = expected_document(), *found = reef_json("kind", "list", g.pool, NULL);
-    expect_sound(&g, integer(expected, "records"),
-                 json_string_value(json_object_get(expected, "root")));
-    assert_true(json_equal(json_object_get(found, "kinds"), json_object_get(expected, "kinds")));
+    expect_sound(&g, integer(expected, "records"), string(expected, "root"));
+    assert_true(json_equal(json_at(found, "kinds"), json_at(expected, "kinds")));
     expect_figures(&g, true);
     expect_archives(&g);
     remove_golden(&g);
@@ -116,10 +114,10 @@ static void it_learns_on_and_expands_its_archives(void **state) {
     expect_figures(&g, false);
     expect_archives(&g);
     json_t *report = reef_json("verify", g.pool, NULL);
-    assert_true(json_is_true(json_object_get(report, "sound")));
+    assert_true(is_true(report, "sound"));
     assert_int_equal(integer(report, "generations"), 3);
     json_t *list = reef_json("kind", "list", g.pool, "digits", NULL),
-           *kind = json_array_get(json_object_get(list, "kinds"), 0);
+           *kind = json_at(list, "kinds.0");
     assert_int_equal(integer(kind, "kind"), 1);
     remove_golden(&g);
 }

@@ -2,13 +2,10 @@
 #include "cli_format.h"
 #include "tools_world.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "damaged_record.h"
+#include "reefd_run.h"
 
 #define MEMORY "--net-share", "1", "--boundaries", "given"
 
@@ -40,13 +37,11 @@ static void sizes_count_it_and_units_are_read(void **state) {
     json_t *less =
         reef_json("init", pool, "--size", "small", "--dry-run", "--context-memory", "4M", NULL);
     json_t *more = reef_json("init", pool, "--size", "small", "--dry-run", NULL);
-    const json_t *config = json_object_get(more, "config");
+    const json_t *config = json_at(more, "config");
     assert_int_equal(integer(config, "context_memory"), 64 << 20);
-    const json_t *was = json_object_get(less, "size"), *is = json_object_get(more, "size");
+    const json_t *was = json_at(less, "size"), *is = json_at(more, "size");
     assert_int_equal(integer(is, "memory_bytes") - integer(was, "memory_bytes"), 60 << 20);
     assert_int_equal(integer(is, "generation_bytes") - integer(was, "generation_bytes"), 60 << 20);
-    json_decref(less);
-    json_decref(more);
     program p = answers(0, "67.1 MB for each generation's context memory", "init", pool,
                         "--context-memory", "64m", "--net-share", "0.5", "--dry-run", NULL);
     assert_non_null(strstr(p.out, "the net learns 50 % of the batches"));
@@ -64,9 +59,9 @@ static void sizes_count_it_and_units_are_read(void **state) {
 static void chooses(const world *w, double share, const char *option, const char *value) {
     char *pool = path_in(w->directory, "chosen");
     json_t *plan = reef_json("init", pool, "--dry-run", option, value, NULL);
-    const json_t *config = json_object_get(plan, "config");
+    const json_t *config = json_at(plan, "config");
     assert_int_equal(integer(config, "context_memory"), share < 1.0 ? 64 << 20 : 0);
-    assert_true(real(config, "net_share") == share);
+    assert_true(number(config, "net_share") == share);
 }
 
 static void a_new_pool_of_bytes_has_one_unless_told_otherwise(void **state) {
@@ -102,23 +97,23 @@ static void status_and_generations_tell_what_it_holds(void **state) {
     const world *w = *state;
     char *pool = trained(w, "told");
     json_t *status = reef_json("status", pool, NULL);
-    const json_t *memory = json_object_get(status, "context_memory");
+    const json_t *memory = json_at(status, "context_memory");
     // All but the last batch, which lacks the byte after it.
     assert_in_range(integer(memory, "learned_bytes"), 200, 300);
     assert_int_equal(integer(memory, "bytes_max"), 4 << 20);
-    assert_true(json_is_null(json_object_get(memory, "inputs")));
+    assert_true(is_null(memory, "inputs"));
     json_t *generations = reef_json("generations", pool, NULL);
-    const json_t *list = json_object_get(generations, "generations");
-    memory = json_object_get(json_array_get(list, 0), "context_memory");
+    const json_t *list = json_at(generations, "generations");
+    memory = json_at(list, "0.context_memory");
     assert_in_range(integer(memory, "learned_bytes"), 300, 400);
     assert_in_range(integer(memory, "bytes"), 1, 4 << 20);
     assert_in_range(integer(memory, "cells_used"), 100, integer(memory, "cells"));
-    assert_true(real(memory, "used_share") > 0.0 && real(memory, "used_share") < 1.0);
+    assert_true(number(memory, "used_share") > 0.0 && number(memory, "used_share") < 1.0);
     // The tables of the open one are so young that none were stored.
-    memory = json_object_get(json_array_get(list, 1), "context_memory");
+    memory = json_at(list, "1.context_memory");
     assert_in_range(integer(memory, "learned_bytes"), 200, 300);
     assert_int_equal(integer(memory, "bytes"), 0);
-    assert_true(json_is_null(json_object_get(memory, "used_share")));
+    assert_true(is_null(memory, "used_share"));
 
     answers(0, "of 4.2 MB;", "status", pool, NULL);
     answers(0, "filled %", "generations", pool, NULL);
@@ -128,11 +123,11 @@ static void status_and_generations_tell_what_it_holds(void **state) {
     program p = reef("generations", plain, NULL);
     assert_null(strstr(p.out, "filled %"));
     status = reef_json("status", plain, NULL);
-    assert_true(json_is_null(json_object_get(status, "context_memory")));
+    assert_true(is_null(status, "context_memory"));
 }
 
 static double loss_of(const json_t *document) {
-    return real(json_array_get(json_object_get(document, "files"), 0), "bits_per_byte");
+    return number(document, "files.0.bits_per_byte");
 }
 
 static void frozen_memories_do_not_adapt(void **state) {
@@ -143,29 +138,27 @@ static void frozen_memories_do_not_adapt(void **state) {
     json_t *again = reef_json("eval", pool, w->code, "--as-of", "0", NULL);
     assert_true(loss_of(adapts) < loss_of(frozen));
     assert_true(loss_of(adapts) == loss_of(again));
-    assert_true(json_is_true(json_object_get(frozen, "frozen")));
-    assert_true(json_is_false(json_object_get(adapts, "frozen")));
+    assert_true(is_true(frozen, "frozen"));
+    assert_false(is_true(adapts, "frozen"));
 
     // What the inputs were worth, the net among them.
-    const json_t *inputs =
-        json_object_get(json_array_get(json_object_get(adapts, "files"), 0), "inputs");
+    const json_t *inputs = json_at(adapts, "files.0.inputs");
     double sum = 0.0, net = -1.0;
     size_t i;
     const json_t *one;
     json_array_foreach(inputs, i, one) {
         sum += number(one, "share");
-        if (strcmp(json_string_value(json_object_get(one, "name")), "net") == 0)
-            net = number(one, "share");
+        if (strcmp(string(one, "name"), "net") == 0) net = number(one, "share");
     }
     assert_true(sum > 0.999 && sum < 1.001);
     assert_true(net > 0.0 && net < 1.0);
 
     json_t *matrix = reef_json("eval", pool, "--matrix", w->code, NULL);
     json_t *stiff = reef_json("eval", pool, "--matrix", "--frozen", w->code, NULL);
-    assert_false(json_equal(json_object_get(matrix, "matrix"), json_object_get(stiff, "matrix")));
+    assert_false(json_equal(json_at(matrix, "matrix"), json_at(stiff, "matrix")));
     json_t *score = reef_json("score", pool, w->code, NULL);
     json_t *fixed = reef_json("score", pool, w->code, "--frozen", NULL);
-    assert_true(real(score, "bits") < real(fixed, "bits"));
+    assert_true(number(score, "bits") < number(fixed, "bits"));
     (void)reef_json("generate", pool, "--prompt", "int ", "--bytes", "20", "--frozen", NULL);
 
     program p = answers(0, "share %", "eval", pool, w->code, "--verbose", NULL);
@@ -174,8 +167,8 @@ static void frozen_memories_do_not_adapt(void **state) {
     char *bare = without_memories(w, "bare");
     json_t *plain = reef_json("eval", bare, w->code, NULL);
     json_t *same = reef_json("eval", bare, w->code, "--frozen", NULL);
-    assert_true(json_equal(json_object_get(plain, "files"), json_object_get(same, "files")));
-    assert_null(json_object_get(json_array_get(json_object_get(plain, "files"), 0), "inputs"));
+    assert_true(json_equal(json_at(plain, "files"), json_at(same, "files")));
+    assert_null(json_at(plain, "files.0.inputs"));
 }
 
 // ---- kinds --------------------------------------------------------------------------------------
@@ -201,8 +194,8 @@ static char *two_kinds(const world *w, const char *name, char **mixed) {
     char *pool = path_in(w->directory, name), *letters = path_in(w->directory, "letters");
     char *digits = path_in(w->directory, "digits"), command[1024];
     *mixed = path_in(w->directory, "mixed");
-    json_decref(reef_json("init", pool, "--net-share", "0", "--boundaries", "contexts",
-                          "--context-memory", "4M", NULL));
+    (void)reef_json("init", pool, "--net-share", "0", "--boundaries", "contexts",
+                    "--context-memory", "4M", NULL);
     write_kind(letters, false, 4000);
     write_kind(digits, true, 4000);
     (void)reef_json("train", pool, letters, digits, NULL);
@@ -216,11 +209,11 @@ static void a_pool_without_a_net_stores_next_to_none(void **state) {
     const world *w = *state;
     char *pool = path_in(w->directory, "alone");
     json_t *alone = reef_json("init", pool, "--net-share", "0", "--dry-run", NULL);
-    const json_t *config = json_object_get(alone, "config");
-    assert_string_equal(json_string_value(json_object_get(config, "ffw")), "d");
+    const json_t *config = json_at(alone, "config");
+    assert_string_equal(string(config, "ffw"), "d");
     assert_int_equal(integer(config, "layers"), 1);
     json_t *given = reef_json("init", pool, "--net-share", "0", "--layers", "3", "--dry-run", NULL);
-    assert_int_equal(integer(json_object_get(given, "config"), "layers"), 3);
+    assert_int_equal(integer(given, "config.layers"), 3);
     answers(0, "context memories alone", "init", pool, "--net-share", "0", "--dry-run", NULL);
 }
 
@@ -228,25 +221,23 @@ static void kinds_are_drawn_where_they_answered(void **state) {
     const world *w = *state;
     char *mixed, *pool = two_kinds(w, "drawn", &mixed);
     json_t *document = reef_json("eval", pool, mixed, "--kinds", NULL);
-    const json_t *file = json_array_get(json_object_get(document, "files"), 0);
-    const json_t *shares = json_object_get(file, "fire_share");
+    const json_t *file = json_at(document, "files.0");
+    const json_t *shares = json_at(file, "fire_share");
     assert_int_equal(json_array_size(shares), 2);
-    assert_true(json_real_value(json_array_get(shares, 0)) > 0.6);
-    assert_true(json_real_value(json_array_get(shares, 1)) > 0.25);
+    assert_true(number(shares, "0") > 0.6);
+    assert_true(number(shares, "1") > 0.25);
     // From some byte behind the change on it is the other kind for good. The first one adapts to
     // what comes, and so simple a text it soon foresees as well.
-    const json_t *kinds = json_object_get(file, "kinds");
-    const json_t *runs = json_object_get(kinds, "runs"), *most = json_object_get(kinds, "most");
+    const json_t *kinds = json_at(file, "kinds");
+    const json_t *runs = json_at(kinds, "runs"), *most = json_at(kinds, "most");
     const json_t *last = json_array_get(runs, json_array_size(runs) - 1);
-    assert_int_equal(integer(json_array_get(runs, 0), "from"), 0);
-    double weight = json_real_value(json_object_get(last, "weight"));
+    assert_int_equal(integer(runs, "0.from"), 0);
+    double weight = number(last, "weight");
     assert_true(weight > 0.5 && weight <= 1.0);
     assert_int_equal(integer(last, "kind"), 1);
     assert_in_range(integer(last, "from"), 2000, 2300);
-    assert_int_equal(integer(json_array_get(most, 0), "kind"), 0);
-    assert_int_equal(integer(json_array_get(most, 0), "bytes") +
-                         integer(json_array_get(most, 1), "bytes"),
-                     3000);
+    assert_int_equal(integer(most, "0.kind"), 0);
+    assert_int_equal(integer(most, "0.bytes") + integer(most, "1.bytes"), 3000);
     program p = answers(0, "answered % by kind", "eval", pool, mixed, "--kinds", NULL);
     assert_non_null(strstr(p.out, "kind 1 "));
     assert_non_null(strstr(p.out, "█"));
@@ -258,18 +249,17 @@ static void the_memory_of_a_kind_that_came_back_is_shown(void **state) {
     char *mixed, *pool = two_kinds(w, "back", &mixed), *letters = path_in(w->directory, "more");
     json_t *before = reef_json("status", pool, NULL);
     assert_int_equal(integer(before, "kind"), 1);
-    assert_true(json_equal(json_object_get(before, "kind_memory"),
-                           json_object_get(before, "context_memory")));
+    assert_true(json_equal(json_at(before, "kind_memory"), json_at(before, "context_memory")));
     write_kind(letters, false, 3000);
     (void)reef_json("train", pool, letters, NULL);
     json_t *status = reef_json("status", pool, NULL);
-    const json_t *memory = json_object_get(status, "kind_memory");
+    const json_t *memory = json_at(status, "kind_memory");
     assert_int_equal(integer(status, "kind"), 0);
     assert_int_equal(integer(status, "generation"), 1);
     assert_in_range(integer(memory, "learned_bytes"), 7 * 7000 - 4096, 7 * 7000 + 4096);
     assert_in_range(integer(memory, "bytes"), 1, 4 << 20);
-    assert_in_range(integer(json_object_get(status, "context_memory"), "learned_bytes"),
-                    integer(json_object_get(before, "context_memory"), "learned_bytes"), 32000);
+    assert_in_range(integer(status, "context_memory.learned_bytes"),
+                    integer(before, "context_memory.learned_bytes"), 32000);
     char words[CLI_WORD_BYTES],
         *line = formatted("%s learned, ",
                           reef_cli_bytes((uint64_t)integer(memory, "learned_bytes"), words));
@@ -283,22 +273,21 @@ static void kinds_are_listed_and_named(void **state) {
     (void)reef_json("snapshot", "create", pool, "unnamed", NULL);
     (void)reef_json("kind", "name", pool, "1", "digits", NULL);
     json_t *list = reef_json("kind", "list", pool, NULL);
-    const json_t *kinds = json_object_get(list, "kinds"), *digits = json_array_get(kinds, 1);
+    const json_t *kinds = json_at(list, "kinds"), *digits = json_at(kinds, "1");
     assert_int_equal(json_array_size(kinds), 2);
-    assert_true(json_is_null(json_object_get(json_array_get(kinds, 0), "name")));
-    assert_string_equal(json_string_value(json_object_get(digits, "name")), "digits");
-    assert_true(json_is_true(json_object_get(digits, "learning")));
+    assert_true(is_null(kinds, "0.name"));
+    assert_string_equal(string(digits, "name"), "digits");
+    assert_true(is_true(digits, "learning"));
     json_t *shown = reef_json("kind", "list", pool, "digits", NULL);
-    assert_int_equal(json_array_size(json_object_get(shown, "kinds")), 1);
-    const json_t *only = json_array_get(json_object_get(shown, "kinds"), 0);
-    const json_t *visits = json_object_get(only, "visit_list");
+    assert_int_equal(length(shown, "kinds"), 1);
+    const json_t *only = json_at(shown, "kinds.0");
+    const json_t *visits = json_at(only, "visit_list");
     assert_int_equal(json_array_size(visits), 1);
-    assert_int_equal(integer(json_array_get(visits, 0), "from"), integer(only, "began_at"));
-    assert_int_equal(integer(json_array_get(visits, 0), "learned_bytes"),
-                     integer(only, "visited_bytes"));
+    assert_int_equal(integer(visits, "0.from"), integer(only, "began_at"));
+    assert_int_equal(integer(visits, "0.learned_bytes"), integer(only, "visited_bytes"));
     json_t *first = reef_json("kind", "list", pool, "--as-of", "0", NULL);
-    assert_int_equal(json_array_size(json_object_get(first, "kinds")), 1);
-    assert_string_equal(json_string_value(json_object_get(first, "as_of")), "0");
+    assert_int_equal(length(first, "kinds"), 1);
+    assert_string_equal(string(first, "as_of"), "0");
     static const struct {
         const char *const words[5];
         const char *said;
@@ -354,8 +343,8 @@ static void names_that_cannot_be_are_refused(void **state) {
     program p = reef("kind", "list", pool, "--as-of", "nowhere", NULL);
     assert_int_equal(p.code, 66);
     json_t *list = reef_json("kind", "list", pool, NULL);
-    const json_t *first = json_array_get(json_object_get(list, "kinds"), 0);
-    assert_true(json_is_null(json_object_get(first, "name")));
+    const json_t *first = json_at(list, "kinds.0");
+    assert_true(is_null(first, "name"));
 }
 
 // Letters come back while each of two generations is open, so long that new tables are stored.
@@ -364,7 +353,7 @@ static void old_states_are_given_up(void **state) {
     char *mixed, *pool = two_kinds(w, "pruned", &mixed), *more = path_in(w->directory, "more");
     static const size_t WORDS[] = {14000, 40000};
     for (size_t i = 0; i < 2; i++) {
-        if (i == 1) json_decref(reef_json("seal", pool, NULL));
+        if (i == 1) (void)reef_json("seal", pool, NULL);
         write_kind(more, false, WORDS[i]);
         (void)reef_json("train", pool, more, "--pool-max", "1G", "--open-max", "2", NULL);
     }
@@ -379,14 +368,14 @@ static void old_states_are_given_up(void **state) {
     answers(66, "no state as of generation 1: what kind 0 had learned by then", "eval", pool,
             "--as-of", "1", mixed, NULL);
     json_t *matrix = reef_json("eval", pool, "--matrix", mixed, NULL);
-    const json_t *rows = json_object_get(matrix, "matrix");
+    const json_t *rows = json_at(matrix, "matrix");
     assert_int_equal(json_array_size(rows), 4);
     for (size_t row = 0; row < 4; row++)
-        assert_int_equal(json_is_null(json_array_get(json_array_get(rows, row), 0)), row == 1);
+        assert_int_equal(json_is_null(json_at(json_array_get(rows, row), "0")), row == 1);
     json_t *list = reef_json("generations", pool, NULL);
     for (size_t g = 0; g < 3; g++) {
-        const json_t *one = json_array_get(json_object_get(list, "generations"), g);
-        assert_int_equal(json_is_true(json_object_get(one, "pruned")), g == 1);
+        const json_t *one = json_array_get(json_at(list, "generations"), g);
+        assert_int_equal(json_is_true(json_at(one, "pruned")), g == 1);
     }
     static const struct {
         const char *words[4];
@@ -418,13 +407,13 @@ static void kinds_are_merged(void **state) {
     char *plain = without_memories(w, "without-kinds");
     answers(64, "--boundaries contexts", "kind", "merge", plain, "--near", NULL);
     json_t *would = reef_json("kind", "merge", pool, "letters", "1", "--dry-run", NULL);
-    assert_true(json_is_false(json_object_get(would, "done")));
+    assert_false(is_true(would, "done"));
     answers(0, " of the text of kind 0, which has ended\n", "kind", "merge", pool, "letters", "1",
             NULL);
     json_t *list = reef_json("kind", "list", pool, NULL);
-    const json_t *kinds = json_object_get(list, "kinds");
-    assert_int_equal(integer(json_array_get(kinds, 0), "merged_into"), 1);
-    assert_true(json_is_null(json_object_get(json_array_get(kinds, 1), "merged_into")));
+    const json_t *kinds = json_at(list, "kinds");
+    assert_int_equal(integer(kinds, "0.merged_into"), 1);
+    assert_true(is_null(kinds, "1.merged_into"));
     answers(0, " in 1\n", "kind", "list", pool, NULL);
     answers(0, "merged into kind 1", "kind", "list", pool, "letters", NULL);
     answers(0, "kind_merge", "timeline", pool, NULL);
@@ -441,12 +430,11 @@ static void a_damaged_kind_is_told_and_recovered(void **state) {
                         pool, mixed, NULL);
     assert_non_null(strstr(p.err, "reef verify"));
     p = reef("score", pool, mixed, "--json", NULL);
-    json_t *document = json_loads(p.out, 0, NULL);
-    const json_t *lost = json_object_get(document, "lost_kinds");
+    json_t *document = json_of_text(p.out);
+    const json_t *lost = json_at(document, "lost_kinds");
     assert_int_equal(json_array_size(lost), 1);
-    assert_int_equal(integer(json_array_get(lost, 0), "kind"), 0);
-    assert_int_equal(integer(json_array_get(lost, 0), "whole_to"), 0);
-    json_decref(document);
+    assert_int_equal(integer(lost, "0.kind"), 0);
+    assert_int_equal(integer(lost, "0.whole_to"), 0);
     const char *follow[] = {REEF_BINARY, "score", pool, "--follow", "-", "--json", NULL};
     program_run(&p, follow, "aaaa bbbb\n");
     assert_int_equal(p.code, 0);
@@ -463,46 +451,27 @@ static void a_damaged_kind_is_told_and_recovered(void **state) {
     assert_string_equal(p.err, "");
 }
 
-// Until the daemon answers.
-static void wait_for_daemon(const char *pool, pid_t daemon) {
-    for (bool runs = false; !runs; nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL)) {
-        assert_int_equal(waitpid(daemon, NULL, WNOHANG), 0);
-        json_t *status = reef_json("status", pool, NULL);
-        runs = json_is_true(json_object_get(status, "daemon"));
-    }
-}
-
 static void kinds_are_merged_while_a_daemon_trains(void **state) {
     const world *w = *state;
-    char *mixed, *pool = two_kinds(w, "merging", &mixed), source[1024];
+    char *mixed, *pool = two_kinds(w, "merging", &mixed);
+    sandbox box;
     (void)reef_json("seal", pool, NULL);
-    snprintf(source, sizeof(source), "file:%s", mixed);
-    const char *argv[] = {REEFD_BINARY, "--pool", pool, "--source", source, "--stay", NULL};
-    pid_t daemon = fork();
-    assert_true(daemon >= 0);
-    if (daemon == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); // it must not outlive a test that fails
-        execv(argv[0], (char *const *)argv);
-        _exit(127);
-    }
-    wait_for_daemon(pool, daemon);
+    sandbox_make(&box);
+    snprintf(box.pool, sizeof(box.pool), "%s", pool);
+    START(&box, "--source", formatted("file:%s", mixed), "--stay");
     // A dry run asks the pool as it lies there, a change the daemon: they cost the same.
     json_t *would = reef_json("kind", "merge", pool, "0", "1", "--dry-run", NULL);
     json_t *done = reef_json("kind", "merge", pool, "0", "1", NULL);
-    assert_true(json_is_true(json_object_get(done, "done")));
+    assert_true(is_true(done, "done"));
     json_object_del(done, "done");
     json_object_del(would, "done");
     (void)reef_json("drain", pool, NULL);
     answers(64, "kind 0 was merged into kind 1 already", "kind", "merge", pool, "0", "1", NULL);
-    int status;
-    assert_int_equal(kill(daemon, SIGTERM), 0);
-    assert_int_equal(waitpid(daemon, &status, 0), daemon);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    reefd_end(&box);
+    sandbox_remove(&box);
     json_t *list = reef_json("kind", "list", pool, NULL);
-    const json_t *kinds = json_object_get(list, "kinds");
-    assert_int_equal(integer(json_array_get(kinds, 0), "merged_into"), 1);
-    program p = reef("verify", pool, NULL);
-    assert_int_equal(p.code, 0);
+    const json_t *kinds = json_at(list, "kinds");
+    assert_int_equal(integer(kinds, "0.merged_into"), 1);
     assert_int_equal(integer(would, "from_bytes"), integer(done, "from_bytes"));
 }
 

@@ -38,7 +38,7 @@ static void write_log(const char *path, size_t lines, uint32_t seed, bool strang
 }
 
 static int logs_make(void **state) {
-    logs *l = reef_cli_alloc(1, sizeof(*l));
+    logs *l = keep(reef_cli_alloc(1, sizeof(*l)));
     void *made = NULL;
     if (world_make(&made) != 0) return 1;
     l->w = made;
@@ -48,35 +48,17 @@ static int logs_make(void **state) {
     l->unmade = path_in(l->w->directory, "unmade");
     write_log(l->learned, LOG_LINES, 1, false);
     write_log(l->fresh, 200, 2, true);
-    json_decref(reef_json("init", l->pool, TINY_OPTIONS, "--context-memory", "4M", "--net-share",
-                          "0", NULL));
+    (void)reef_json("init", l->pool, TINY_OPTIONS, "--net-share", "0", NULL);
     (void)reef_json("train", l->pool, l->learned, NULL);
-    json_decref(reef_json("init", l->unmade, TINY_OPTIONS, "--context-memory", "4M", "--net-share",
-                          "0", NULL));
+    (void)reef_json("init", l->unmade, TINY_OPTIONS, "--net-share", "0", NULL);
     *state = l;
     return 0;
 }
 
 static int logs_remove(void **state) {
-    logs *l = *state;
-    void *made = l->w;
-    (void)world_remove(&made);
-    free(l->pool);
-    free(l->learned);
-    free(l->fresh);
-    free(l->unmade);
-    free(l);
+    const logs *l = *state;
+    test_directory_remove(l->w->directory);
     return 0;
-}
-
-static void assert_near(double a, double b) {
-    if (!(fabs(a - b) <= 1e-9)) fail_msg("%.17g is not %.17g", a, b);
-}
-
-static const char *string(const json_t *object, const char *name) {
-    const char *text = json_string_value(json_object_get(object, name));
-    if (text == NULL) fail_msg("%s is no text", name);
-    return text;
 }
 
 // ---- sessions -----------------------------------------------------------------------------------
@@ -101,14 +83,13 @@ static void expect_session(const json_t *session, const json_t *lines) {
     }
     assert_int_equal(integer(session, "line_count"), count);
     assert_int_equal(integer(session, "first_line"), first);
-    const json_t *numbers = json_object_get(session, "worst_lines");
+    const json_t *numbers = json_at(session, "worst_lines");
     size_t made = json_array_size(numbers);
     assert_int_equal(made, count < 5 ? count : 5);
     double sum = 0;
     for (size_t k = 0; k < made; k++) sum += worst[k];
     assert_true(fabs(number(session, "score") - sum / (double)made) < 1e-9);
-    const json_t *best =
-        json_array_get(lines, (size_t)json_integer_value(json_array_get(numbers, 0)) - 1);
+    const json_t *best = json_array_get(lines, (size_t)integer(numbers, "0") - 1);
     assert_true(fabs(number(best, "score") - worst[0]) < 1e-9);
 }
 
@@ -117,8 +98,8 @@ static void sessions_are_made_of_their_lines(void **state) {
     json_t *all = reef_json("score", l->pool, l->fresh, "--frozen", "--top", "0", NULL);
     json_t *found = reef_json("score", l->pool, l->fresh, "--frozen", "--top", "0", "--session",
                               "[] ](r[0-9]+)( |$)", NULL);
-    const json_t *lines = json_object_get(all, "lines"), *session;
-    const json_t *sessions = json_object_get(found, "sessions");
+    const json_t *lines = json_at(all, "lines"), *session;
+    const json_t *sessions = json_at(found, "sessions");
     size_t i, before = 0, held = 0;
     assert_int_equal(json_array_size(sessions), integer(found, "session_count"));
     assert_int_equal(integer(found, "lines_left_out"), 0);
@@ -133,14 +114,12 @@ static void sessions_are_made_of_their_lines(void **state) {
     // The highest first, and the lines that make them.
     found = reef_json("score", l->pool, l->fresh, "--frozen", "--top", "2", "--session", "r[0-9]+ ",
                       NULL);
-    sessions = json_object_get(found, "sessions");
+    sessions = json_at(found, "sessions");
     assert_int_equal(json_array_size(sessions), 2);
-    assert_true(number(json_array_get(sessions, 0), "score") >=
-                number(json_array_get(sessions, 1), "score"));
+    assert_true(number(sessions, "0.score") >= number(sessions, "1.score"));
     size_t made = 0;
-    json_array_foreach(sessions, i, session) made +=
-        json_array_size(json_object_get(session, "worst_lines"));
-    assert_int_equal(json_array_size(json_object_get(found, "lines")), made);
+    json_array_foreach(sessions, i, session) made += length(session, "worst_lines");
+    assert_int_equal(length(found, "lines"), made);
 }
 
 static void lines_in_which_nothing_matches_are_left_out(void **state) {
@@ -162,15 +141,15 @@ static void lines_in_which_nothing_matches_are_left_out(void **state) {
 static json_t *expect_alarms(const char *pool, const char *log, const char *percent) {
     json_t *all = reef_json("score", pool, log, "--frozen", "--top", "0", NULL);
     json_t *found = reef_json("score", pool, log, "--frozen", "--alarms", percent, NULL);
-    json_t *alarms = json_object_get(found, "alarms");
-    const json_t *lines = json_object_get(found, "lines"), *line;
+    json_t *alarms = json_at(found, "alarms");
+    const json_t *lines = json_at(found, "lines"), *line;
     double threshold = number(alarms, "threshold");
     size_t i, shown = 0;
-    json_array_foreach(json_object_get(all, "lines"), i, line) {
+    json_array_foreach(json_at(all, "lines"), i, line) {
         if (!(number(line, "score") > threshold)) continue;
         const json_t *same = json_array_get(lines, shown++);
         assert_int_equal(integer(same, "line"), integer(line, "line"));
-        assert_true(json_is_true(json_object_get(same, "alarm")));
+        assert_true(is_true(same, "alarm"));
     }
     assert_int_equal(json_array_size(lines), shown);
     assert_int_equal(integer(alarms, "count"), shown);
@@ -181,27 +160,26 @@ static json_t *expect_alarms(const char *pool, const char *log, const char *perc
 static void alarms_lie_above_what_learned_lines_reach(void **state) {
     const logs *l = *state;
     json_t *found = expect_alarms(l->pool, l->fresh, "1%");
-    const json_t *alarms = json_object_get(found, "alarms"), *line;
+    const json_t *alarms = json_at(found, "alarms"), *line;
     // A fifth of the lines that were learned; what does not fill a batch was not.
     assert_in_range(integer(alarms, "learned"), LOG_LINES / 5 - 10, LOG_LINES / 5 + 1);
     size_t i, strange = 0;
-    json_array_foreach(json_object_get(found, "lines"), i, line) strange +=
+    json_array_foreach(json_at(found, "lines"), i, line) strange +=
         strstr(string(line, "text"), "PANIC") != NULL;
     assert_int_equal(strange, 4);
     // Lines as those that were learned: few of them, as was asked for.
     assert_in_range(integer(alarms, "count"), 4, 4 + 30);
     double high = number(alarms, "threshold");
     found = expect_alarms(l->pool, l->fresh, "20%");
-    alarms = json_object_get(found, "alarms");
+    alarms = json_at(found, "alarms");
     assert_true(number(alarms, "threshold") < high);
     assert_in_range(integer(alarms, "count"), 20, 120);
     // At most so many, the highest first.
     found =
         reef_json("score", l->pool, l->fresh, "--frozen", "--alarms", "20%", "--top", "3", NULL);
-    const json_t *lines = json_object_get(found, "lines");
+    const json_t *lines = json_at(found, "lines");
     assert_int_equal(json_array_size(lines), 3);
-    assert_true(number(json_array_get(lines, 0), "score") >=
-                number(json_array_get(lines, 1), "score"));
+    assert_true(number(lines, "0.score") >= number(lines, "1.score"));
     program p = answers(0, "learned lines exceed it", "score", l->pool, l->fresh, "--frozen",
                         "--alarms", "1%", NULL);
     assert_non_null(strstr(p.out, "KERNEL PANIC"));
@@ -213,32 +191,31 @@ static void lines_can_be_listed_by_score(void **state) {
     for (size_t by = 0; by < 2; by++) {
         json_t *found =
             reef_json("score", l->pool, l->fresh, "--by", NAMES[by], "--top", "9", NULL);
-        const json_t *lines = json_object_get(found, "lines");
+        const json_t *lines = json_at(found, "lines");
         const char *name = by == 0 ? "score" : "surplus_bits";
         for (size_t i = 1; i < 9; i++)
             assert_true(number(json_array_get(lines, i - 1), name) >=
                         number(json_array_get(lines, i), name));
-        json_decref(found);
     }
 }
 
 static void a_pool_without_memories_goes_by_its_reservoir(void **state) {
     const logs *l = *state;
     json_t *found = expect_alarms(l->w->pool, l->w->english, "5%");
-    assert_true(integer(json_object_get(found, "alarms"), "learned") > 0);
+    assert_true(integer(found, "alarms.learned") > 0);
 }
 
 static void sessions_have_a_threshold_of_their_own(void **state) {
     const logs *l = *state;
     json_t *found = reef_json("score", l->pool, l->fresh, "--frozen", "--session", "r[0-9]+ ",
                               "--alarms", "10%", NULL);
-    const json_t *alarms = json_object_get(found, "alarms"), *session;
+    const json_t *alarms = json_at(found, "alarms"), *session;
     size_t i;
     assert_int_equal(integer(alarms, "learned"), 40);
-    assert_int_equal(integer(alarms, "count"), json_array_size(json_object_get(found, "sessions")));
-    json_array_foreach(json_object_get(found, "sessions"), i, session) {
+    assert_int_equal(integer(alarms, "count"), length(found, "sessions"));
+    json_array_foreach(json_at(found, "sessions"), i, session) {
         assert_true(number(session, "score") > number(alarms, "threshold"));
-        assert_true(json_is_true(json_object_get(session, "alarm")));
+        assert_true(is_true(session, "alarm"));
     }
 }
 
@@ -250,8 +227,7 @@ static bool is_line_of(const char *file, const char *line) {
     const char *argv[] = {"/bin/sh", "-c", command, NULL};
     program p;
     program_run(&p, argv, NULL);
-    bool found = p.code == 0;
-    return found;
+    return p.code == 0;
 }
 
 static void a_line_is_explained(void **state) {
@@ -260,9 +236,9 @@ static void a_line_is_explained(void **state) {
         reef_json("score", l->pool, l->fresh, "--frozen", "--top", "3", "--explain", NULL);
     const json_t *line, *span;
     size_t i, k;
-    json_array_foreach(json_object_get(found, "lines"), i, line) {
+    json_array_foreach(json_at(found, "lines"), i, line) {
         const char *text = string(line, "text");
-        const json_t *spans = json_object_get(line, "surprising");
+        const json_t *spans = json_at(line, "surprising");
         size_t behind = 0;
         double bits = 0;
         assert_true(json_array_size(spans) > 0);
@@ -276,7 +252,7 @@ static void a_line_is_explained(void **state) {
             behind = offset + bytes;
         }
         assert_true(bits <= number(line, "bits") + 1e-3);
-        const json_t *nearest = json_object_get(line, "nearest");
+        const json_t *nearest = json_at(line, "nearest");
         assert_true(is_line_of(l->learned, string(nearest, "text")));
         assert_true(number(nearest, "likeness") >= 0 && number(nearest, "likeness") < 1);
     }
@@ -284,10 +260,9 @@ static void a_line_is_explained(void **state) {
     char *known = path_in(l->w->directory, "known.log");
     write_log(known, 3, 1, false);
     found = reef_json("score", l->pool, known, "--top", "0", "--explain", NULL);
-    json_array_foreach(json_object_get(found, "lines"), i, line) {
-        const json_t *nearest = json_object_get(line, "nearest");
-        assert_string_equal(string(nearest, "text"), string(line, "text"));
-        assert_near(number(nearest, "likeness"), 1);
+    json_array_foreach(json_at(found, "lines"), i, line) {
+        assert_string_equal(string(line, "nearest.text"), string(line, "text"));
+        assert_true(fabs(number(line, "nearest.likeness") - 1) < 1e-9);
     }
 }
 
@@ -303,8 +278,7 @@ static void people_see_marks(void **state) {
     answers(0, "no learned line that the pool keeps", "score", l->unmade, l->fresh, "--top", "1",
             "--explain", NULL);
     json_t *found = reef_json("score", l->unmade, l->fresh, "--top", "1", "--explain", NULL);
-    assert_true(json_is_null(
-        json_object_get(json_array_get(json_object_get(found, "lines"), 0), "nearest")));
+    assert_true(is_null(found, "lines.0.nearest"));
     // Sessions are explained by the lines that make them.
     p = answers(0, "session  ", "score", l->pool, l->fresh, "--session", "r[0-9]+ ", "--top", "1",
                 "--explain", NULL);
@@ -316,7 +290,7 @@ static void people_see_marks(void **state) {
 static void a_followed_text_has_the_same_threshold(void **state) {
     const logs *l = *state;
     json_t *found = reef_json("score", l->pool, l->fresh, "--frozen", "--alarms", "1%", NULL);
-    double threshold = number(json_object_get(found, "alarms"), "threshold");
+    double threshold = number(found, "alarms.threshold");
     char *command = formatted("%s score %s --follow - --frozen --alarms 1%% --explain --json <%s",
                               REEF_BINARY, l->pool, l->fresh);
     const char *argv[] = {"/bin/sh", "-c", command, NULL};
@@ -326,20 +300,18 @@ static void a_followed_text_has_the_same_threshold(void **state) {
     size_t outliers = 0, lines = 0;
     char *rest = NULL;
     for (char *one = strtok_r(p.out, "\n", &rest); one; one = strtok_r(NULL, "\n", &rest)) {
-        json_t *object = json_loads(one, 0, NULL);
-        assert_non_null(object);
+        json_t *object = json_of_text(one);
         if (strcmp(string(object, "event"), "line") == 0) {
-            bool outlier = json_is_true(json_object_get(object, "outlier"));
+            bool outlier = json_is_true(json_at(object, "outlier"));
             assert_true(outlier == (number(object, "score") > threshold));
-            assert_true(json_is_array(json_object_get(object, "surprising")));
+            assert_true(json_is_array(json_at(object, "surprising")));
             outliers += outlier;
             lines++;
         } else {
-            const json_t *alarms = json_object_get(object, "alarms");
+            const json_t *alarms = json_at(object, "alarms");
             assert_true(fabs(number(alarms, "threshold") - threshold) < 1e-9);
             assert_int_equal(integer(alarms, "count"), outliers);
         }
-        json_decref(object);
     }
     assert_int_equal(lines, 200);
     assert_true(outliers >= 4);
@@ -362,13 +334,9 @@ static void a_followed_text_has_the_same_threshold(void **state) {
 static void expect_refused(const char *says,
                            const char *pool,
                            const char *log,
-                           const char *const *options) {
-    const char *argv[ARGUMENTS_MAX] = {REEF_BINARY, "score", pool, log};
-    for (size_t i = 0; options[i] != NULL; i++) argv[4 + i] = options[i];
-    program p;
-    program_run(&p, argv, NULL);
-    if (p.code != 64 || strstr(p.err, says) == NULL)
-        fail_msg("%s: exit %d, %s instead of %s", options[0], p.code, p.err, says);
+                           const char *const options[6]) {
+    program p = answers(64, says, "score", pool, log, options[0], options[1], options[2],
+                        options[3], options[4], NULL);
     assert_string_equal(p.out, "");
 }
 
@@ -377,7 +345,7 @@ static void mistakes_are_named(void **state) {
     static const char *const PERCENTS[] = {"0.01", "0%",   "100%", "-1%", "1", "1%%",
                                            "one%", "nan%", "inf%", "",    "%", "1 %x"};
     for (size_t i = 0; i < sizeof(PERCENTS) / sizeof(*PERCENTS); i++) {
-        const char *options[] = {"--alarms", PERCENTS[i], NULL};
+        const char *options[6] = {"--alarms", PERCENTS[i]};
         expect_refused("must be a percentage between 0% and 100%", l->pool, l->fresh, options);
     }
     const struct {
@@ -395,8 +363,8 @@ static void mistakes_are_named(void **state) {
     };
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(*mistakes); i++)
         expect_refused(mistakes[i].says, l->pool, l->fresh, mistakes[i].options);
-    static const char *const ALARMS[] = {"--alarms", "1%", NULL};
-    static const char *const FOLLOWED[] = {"--follow", "--alarms", "1%", NULL};
+    static const char *const ALARMS[6] = {"--alarms", "1%"};
+    static const char *const FOLLOWED[6] = {"--follow", "--alarms", "1%"};
     expect_refused("keeps none: let it learn first", l->unmade, l->fresh, ALARMS);
     expect_refused("keeps none: let it learn first", l->unmade, l->fresh, FOLLOWED);
 }

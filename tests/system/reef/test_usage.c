@@ -12,22 +12,14 @@
 #define EXPERTS (TINY_SIDE_NEW * TINY_SIDE_NEW) // of the open generation, which is 1
 
 static json_t *only_layer(const json_t *document) {
-    json_t *layers = json_object_get(document, "layers");
+    json_t *layers = json_at(document, "layers");
     assert_int_equal(json_array_size(layers), 1); // the second block is dense
-    return json_array_get(layers, 0);
+    return json_at(layers, "0");
 }
 
 static json_int_t selections(const char *pool, const char *option, const char *value) {
     json_t *document = reef_json("usage", pool, option, value, NULL);
-    json_int_t count = integer(only_layer(document), "selections");
-    return count;
-}
-
-static char *new_pool(const world *w, const char *name) {
-    char *path = path_in(w->directory, name);
-    make_pool(path);
-    tiny_pool_train(path);
-    return path;
+    return integer(only_layer(document), "selections");
 }
 
 static void must(reef_status status, const reef_error *err) {
@@ -94,14 +86,13 @@ static void a_range_counts_what_was_used_in_it(void **state) {
     assert_int_equal(integer(layer, "selections"), 200);
     assert_int_equal(integer(layer, "used"), 1);
     assert_int_equal(integer(layer, "dead"), EXPERTS - 1);
-    assert_int_equal(integer(json_array_get(json_object_get(layer, "top"), 0), "expert"), 2);
-    assert_int_equal(json_array_size(json_object_get(layer, "dead_first")), EXPERTS - 1);
+    assert_int_equal(integer(layer, "top.0.expert"), 2);
+    assert_int_equal(length(layer, "dead_first"), EXPERTS - 1);
     assert_int_equal(integer(layer, "windows"), 2);
     assert_int_equal(integer(layer, "selections_before"), 0);
     assert_true(integer(document, "since_ms") < integer(layer, "from_ms"));
     assert_true(integer(layer, "to_ms") == integer(layer, "from_ms") + 1); // two commits
     assert_true(integer(layer, "to_ms") < integer(document, "until_ms"));
-    json_decref(document);
 }
 
 // The same through the library.
@@ -118,7 +109,7 @@ static void expect_library(const char *path, uint64_t since, uint64_t until, jso
 
 static void usage_of_before_the_windows_is_reported_and_kept_apart(void **state) {
     world *w = *state;
-    char *pool = new_pool(w, "older");
+    char *pool = trained_pool(w, "older");
     json_int_t now = selections(pool, NULL, NULL);
     // As a pool has it that was trained when there were no windows: in the totals alone.
     use_earlier(pool, 401 * 24, 7, 1);
@@ -190,21 +181,19 @@ static char *train_with_daemon(const world *w, const char *pool) {
     program p;
     program_run(&p, argv, NULL);
     if (p.code != 0) fail_msg("reefd: exit %d: %s", p.code, p.err);
-    char *said = formatted("%s", p.err);
-    return said;
+    return formatted("%s", p.err);
 }
 
 static void a_daemon_compacts_by_itself(void **state) {
     world *w = *state;
-    char *pool = new_pool(w, "trained");
+    char *pool = trained_pool(w, "trained");
     use_earlier(pool, 30 * 24, 1000, 3);
     use_earlier(pool, 5, 100, 2);
     json_int_t before = selections(pool, NULL, NULL);
     char *said = train_with_daemon(w, pool);
     assert_null(strstr(said, "not compacted"));
     assert_int_equal(compact(pool), 0); // nothing was left to do
-    json_t *sound = reef_json("verify", pool, NULL);
-    assert_true(json_is_true(json_object_get(sound, "sound")));
+    assert_true(is_sound(pool));
     json_int_t after = selections(pool, NULL, NULL);
     assert_true(after > before);
     assert_int_equal(selections(pool, "--since", "40d"), after);
@@ -216,7 +205,7 @@ static void what_cannot_be_compacted_is_reported_and_stops_no_training(void **st
     reef_store *store = NULL;
     reef_txn *txn = NULL;
     reef_commit commit;
-    char *pool = new_pool(w, "malformed");
+    char *pool = trained_pool(w, "malformed");
     const reef_key key = {
         .db = REEF_DB_USAGE, .level = 1, .window = reef_unix_ms() - 5 * HOUR_MS, .generation = 1};
     must(reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err), &err);

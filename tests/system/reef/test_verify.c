@@ -17,14 +17,6 @@ static void check(reef_status status, const reef_error *err) {
     if (status != REEF_OK) fail_msg("%s", err->message);
 }
 
-// A pool of the test's own, trained as the world's: 0 sealed, 1 open, snapshot "kept" of it.
-static char *pool_new(world *w, const char *name) {
-    char *pool = path_in(w->directory, name);
-    make_pool(pool);
-    tiny_pool_train(pool);
-    return pool;
-}
-
 static uint32_t copy_number(const char *pool) {
     reef_error err;
     reef_store *store = NULL;
@@ -44,20 +36,12 @@ static json_t *verify_json(const char *pool, int code, const char *option, const
     program p;
     program_run(&p, argv, NULL);
     if (p.code != code) fail_msg("exit %d: %s", p.code, p.err);
-    json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, NULL);
-    assert_non_null(document);
-    return keep(document);
-}
-
-static const char *text(const json_t *document, const char *name) {
-    const char *value = json_string_value(json_object_get(document, name));
-    if (value == NULL) fail_msg("%s is no text", name);
-    return value;
+    return json_of_text(p.out);
 }
 
 // Run the command with which a remedy begins, and --yes.
 static void run_remedy(const json_t *document, const char *restored) {
-    const char *remedy = text(document, "remedy");
+    const char *remedy = string(document, "remedy");
     assert_int_equal(strncmp(remedy, "reef ", 5), 0);
     int length = (int)strcspn(remedy + 5, ";");
     const char *gap = strstr(remedy, " NEW;");
@@ -68,8 +52,7 @@ static void run_remedy(const json_t *document, const char *restored) {
 }
 
 static void expect_sound(const char *pool) {
-    json_t *document = verify_json(pool, RUN_OK, NULL, NULL);
-    assert_true(json_is_true(json_object_get(document, "sound")));
+    assert_true(is_sound(pool));
 }
 
 // ---- how much is looked at ----------------------------------------------------------------------
@@ -77,22 +60,22 @@ static void expect_sound(const char *pool) {
 static void a_run_reports_what_it_checked(void **state) {
     world *w = *state;
     json_t *whole = verify_json(w->pool, RUN_OK, NULL, NULL);
-    assert_string_equal(text(whole, "mode"), "whole");
-    assert_true(json_is_null(json_object_get(whole, "seed")));
+    assert_string_equal(string(whole, "mode"), "whole");
+    assert_true(is_null(whole, "seed"));
     assert_true(integer(whole, "sealed_records") > 4);
     assert_int_equal(integer(whole, "hashed_records"), integer(whole, "sealed_records"));
-    assert_int_equal(json_array_size(json_object_get(whole, "not_looked_at")), 0);
+    assert_int_equal(length(whole, "not_looked_at"), 0);
     assert_int_equal(integer(whole, "pages"),
                      integer(whole, "pages_used") + integer(whole, "pages_free"));
     assert_true(integer(whole, "reads") >= 2); // the pages, and records in one step or more
     assert_true(number(whole, "longest_read_ms") > 0.0);
 
     json_t *quick = verify_json(w->pool, RUN_OK, "--quick", NULL);
-    assert_string_equal(text(quick, "mode"), "quick");
+    assert_string_equal(string(quick, "mode"), "quick");
     assert_int_equal(integer(quick, "hashed_records"), 0);
     assert_int_equal(integer(quick, "records"), integer(whole, "records"));
-    assert_string_equal(text(quick, "root"), text(whole, "root"));
-    assert_int_equal(json_array_size(json_object_get(quick, "not_looked_at")), 1);
+    assert_string_equal(string(quick, "root"), string(whole, "root"));
+    assert_int_equal(length(quick, "not_looked_at"), 1);
 
     program p =
         answers(0, "hashed       everything that is not sealed, and all ", "verify", w->pool, NULL);
@@ -105,7 +88,7 @@ static void a_run_reports_what_it_checked(void **state) {
 static void a_sample_can_be_taken_again(void **state) {
     world *w = *state;
     json_t *first = verify_json(w->pool, RUN_OK, "--sample", "40");
-    assert_string_equal(text(first, "mode"), "sample");
+    assert_string_equal(string(first, "mode"), "sample");
     assert_true(number(first, "sample_percent") == 40.0);
     char *seed = formatted("%lld", (long long)integer(first, "seed"));
     json_t *again = reef_json("verify", w->pool, "--sample", "40", "--seed", seed, NULL);
@@ -140,14 +123,14 @@ static void status_names_the_reader_that_keeps_pages_from_reuse(void **state) {
     reef_error err;
     reef_store *store = NULL;
     reef_txn *held = NULL;
-    char *pool = pool_new(w, "held");
+    char *pool = trained_pool(w, "held");
     check(reef_store_open(&store, pool, NULL, &err), &err);
     check(reef_txn_begin(&held, store, REEF_TXN_READ, &err), &err);
     program p = reef("status", pool, NULL);
     assert_null(strstr(p.out, "reads what was"));
     p = reef("snapshot", "create", pool, "while-held", NULL);
     json_t *status = reef_json("status", pool, NULL);
-    const json_t *readers = json_object_get(status, "readers");
+    const json_t *readers = json_at(status, "readers");
     assert_int_equal(integer(readers, "count"), 1);
     assert_true(integer(readers, "commits_behind") >= 1);
     assert_int_equal(integer(readers, "oldest_pid"), getpid());
@@ -166,9 +149,9 @@ static void status_tells_the_last_scrub(void **state) {
     reef_store *store = NULL;
     reef_txn *txn = NULL;
     reef_commit commit;
-    char *pool = pool_new(w, "scrubbed");
+    char *pool = trained_pool(w, "scrubbed");
     json_t *status = reef_json("status", pool, NULL);
-    assert_true(json_is_null(json_object_get(json_object_get(status, "scrub"), "last_scrub")));
+    assert_true(is_null(status, "scrub.last_scrub"));
     program p = reef("status", pool, NULL);
     assert_null(strstr(p.out, "scrub"));
 
@@ -186,7 +169,7 @@ static void status_tells_the_last_scrub(void **state) {
     check(reef_txn_commit(txn, &commit, &err), &err);
     reef_store_close(store);
     status = reef_json("status", pool, NULL);
-    const json_t *told = json_object_get(status, "scrub");
+    const json_t *told = json_at(status, "scrub");
     assert_int_equal(integer(told, "last_scrub"), 1700000000000);
     assert_int_equal(integer(told, "last_records"), 1234);
     assert_int_equal(integer(told, "records"), 7);
@@ -204,7 +187,7 @@ static void a_record_of_a_wrong_size_is_found_although_its_checksum_is_right(voi
     reef_error err;
     reef_store *store = NULL;
     reef_txn *txn = NULL;
-    char *pool = pool_new(w, "sizes");
+    char *pool = trained_pool(w, "sizes");
     check(reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err), &err);
     check(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
     reef_commit commit;
@@ -215,7 +198,7 @@ static void a_record_of_a_wrong_size_is_found_although_its_checksum_is_right(voi
     reef_store_close(store);
     json_t *found = verify_json(pool, RUN_DAMAGED, "--quick", NULL);
     assert_int_equal(integer(found, "damaged"), 1);
-    const char *line = json_string_value(json_array_get(json_object_get(found, "damage"), 0));
+    const char *line = string(found, "damage.0");
     assert_non_null(
         strstr(line, "flags (generation 1, layer 0, block 0) has 5 bytes instead of 9"));
 }
@@ -237,15 +220,15 @@ static void the_state_before_is_restored_by_the_command_that_is_named(void **sta
     for (size_t i = 0; i < 3; i++) { // the last one sealed since the snapshot
         char name[] = "remedy-0";
         name[7] = (char)('0' + i);
-        char *pool = pool_new(w, name), *restored = formatted("%s.restored", pool);
-        if (i == 2) json_decref(reef_json("seal", pool, NULL));
+        char *pool = trained_pool(w, name), *restored = formatted("%s.restored", pool);
+        if (i == 2) (void)reef_json("seal", pool, NULL);
         expect_remedy(pool, &keys[i > 0], restored);
     }
 }
 
 static void people_read_it_as_well(void **state) {
     world *w = *state;
-    char *pool = pool_new(w, "remedy-text");
+    char *pool = trained_pool(w, "remedy-text");
     record_damage(pool, &(reef_key){.db = REEF_DB_EXPERTS, .generation = 1});
     program p = reef("verify", pool, NULL);
     assert_int_equal(p.code, RUN_DAMAGED);
@@ -257,10 +240,10 @@ static void people_read_it_as_well(void **state) {
 
 static void what_it_was_trained_with_is_written_again(void **state) {
     world *w = *state;
-    char *pool = pool_new(w, "remedy-kernels");
+    char *pool = trained_pool(w, "remedy-kernels");
     record_damage(pool, &(reef_key){.db = REEF_DB_META, .name = "kernels"});
     json_t *found = verify_json(pool, RUN_DAMAGED, NULL, NULL);
-    assert_non_null(strstr(text(found, "remedy"), "none is needed"));
+    assert_non_null(strstr(string(found, "remedy"), "none is needed"));
     (void)reef_json("seal", pool, NULL);
     expect_sound(pool);
 }
@@ -268,7 +251,7 @@ static void what_it_was_trained_with_is_written_again(void **state) {
 // Nothing else is written to such a pool.
 static void a_damaged_last_generation_is_not_trained_on(void **state) {
     world *w = *state;
-    char *pool = pool_new(w, "last-trained");
+    char *pool = trained_pool(w, "last-trained");
     record_damage(pool, &(reef_key){.db = REEF_DB_GENERATIONS, .generation = 1});
     data_bytes before = data_file_load(pool);
     program p = reef("seal", pool, NULL);
@@ -285,25 +268,25 @@ static void a_damaged_last_generation_is_not_trained_on(void **state) {
 
 static void a_snapshot_that_is_damaged_is_let_go_by_the_command_that_is_named(void **state) {
     world *w = *state;
-    char *pool = pool_new(w, "remedy-copy");
+    char *pool = trained_pool(w, "remedy-copy");
     const reef_key key = {
         .db = REEF_DB_TENSORS, .generation = copy_number(pool), .name = "gate_weights"};
     expect_remedy(pool, &key, NULL);
-    pool = pool_new(w, "remedy-record");
+    pool = trained_pool(w, "remedy-record");
     (void)reef("snapshot", "create", pool, "other", NULL);
     expect_remedy(pool, &(reef_key){.db = REEF_DB_SNAPSHOTS, .name = "kept"}, NULL);
 }
 
 static void what_is_kept_nowhere_has_no_command(void **state) {
     world *w = *state;
-    char *pool = pool_new(w, "remedy-sealed");
+    char *pool = trained_pool(w, "remedy-sealed");
     record_damage(pool, &(reef_key){.db = REEF_DB_EXPERTS, .generation = 0});
     json_t *found = verify_json(pool, RUN_DAMAGED, NULL, NULL);
-    assert_non_null(strstr(text(found, "remedy"), "a copy of the pool"));
+    assert_non_null(strstr(string(found, "remedy"), "a copy of the pool"));
     // What is not hashed is not found, and the run reports that it was not checked.
     found = verify_json(pool, RUN_OK, "--quick", NULL);
     assert_int_equal(integer(found, "damaged"), 0);
-    assert_true(json_is_null(json_object_get(found, "remedy")));
+    assert_true(is_null(found, "remedy"));
 }
 
 WORLD_TESTS(world_make,

@@ -50,11 +50,6 @@ static int teardown_disk(void **state) {
     return 0;
 }
 
-// A fresh pool has no free pages of its own either.
-static void fill_disk(const small_disk *small) {
-    small_disk_fill(small->filler);
-}
-
 static pid_t start_on(const small_disk *small, const char *retries) {
     assert_int_equal(setenv("REEF_TEST_COMMIT_RETRIES", retries, 1), 0);
     pid_t pid = reefd_start(&small->box, -1,
@@ -75,7 +70,7 @@ static void a_full_disk_ends_it_and_loses_nothing_committed(void **state) {
     small_disk *small = *state;
     if (!small->disk.directory[0]) skip();
     reef_commit whole = uninterrupted(small), before = pool_commit(&small->disk);
-    fill_disk(small);
+    small_disk_fill(small->filler);
     assert_int_equal(reefd_wait(start_on(small, "1")), 73);
     assert_true(reefd_said(&small->box, "trying again in 1 s (1 of 1)"));
     reef_commit after = pool_commit(&small->disk);
@@ -90,22 +85,13 @@ static void a_full_disk_ends_it_and_loses_nothing_committed(void **state) {
     pool_check(&small->disk);
 }
 
-static void wait_until_commits_fail(const small_disk *small) {
-    for (bool failing = false; !failing; sleep_ms(2)) {
-        json_t *status =
-            reefd_ask(&small->disk, "{\"command\": \"status\"}"); // answered while commits fail
-        failing = json_is_string(json_object_get(status, "commit_error"));
-        json_decref(status);
-    }
-}
-
 // A daemon whose commits fail, and that tries for half a minute.
 static pid_t start_on_a_full_disk(small_disk *small) {
     (void)pool_commit(&small->disk); // the first one to open a pool makes its lock file
-    fill_disk(small);
+    small_disk_fill(small->filler);
     pid_t pid = start_on(small, "5");
     reefd_await(&small->disk, pid);
-    wait_until_commits_fail(small);
+    while (is_null(reefd_status(&small->disk), "commit_error")) sleep_ms(2); // it answers
     return pid;
 }
 
@@ -118,8 +104,7 @@ static void room_that_comes_back_in_time_saves_the_run(void **state) {
     assert_int_equal(reefd_wait(pid), 0);
     assert_true(reefd_said(&small->box, "the commit went through"));
     reef_commit after = pool_commit(&small->disk);
-    assert_memory_equal(after.root, whole.root, REEF_HASH_BYTES);
-    assert_int_equal(after.step, whole.step);
+    assert_same(&after, &whole);
     pool_check(&small->disk);
 }
 
@@ -132,7 +117,7 @@ static void commands_are_answered_while_commits_fail(void **state) {
     pid_t pid = start_on_a_full_disk(small);
     assert_int_equal(reefd_refuses(&small->disk, COMMIT), REEF_ERR_FULL);
     assert_int_equal(reefd_refuses(&small->disk, "{\"command\": \"pause\"}"), REEF_ERR_FULL);
-    (void)reefd_ask(&small->disk, "{\"command\": \"resume\"}");
+    (void)reefd_tell(&small->disk, "resume");
     assert_false(reefd_said(&small->box, "the commit went through"));
     // Once there is room a request for a commit ends the pause.
     assert_int_equal(unlink(small->filler), 0);
@@ -147,33 +132,26 @@ static void commands_are_answered_while_commits_fail(void **state) {
 static void a_pause_that_cannot_commit_pauses_nothing(void **state) {
     static const char PAUSE[] = "{\"command\": \"pause\"}", DRAIN[] = "{\"command\": \"drain\"}";
     small_disk *small = *state;
-    int ends[2];
     size_t bytes = 0;
     if (!small->disk.directory[0]) skip();
     char *text = read_text(small->box.text, &bytes);
     (void)pool_commit(&small->disk); // the first one to open a pool makes its lock file
-    fill_disk(small);
-    assert_int_equal(pipe(ends), 0);
-    pid_t pid =
-        reefd_start(&small->box, ends[0],
-                    (const char *const[]){"--pool", small->disk.pool, "--source", "-",
-                                          "--commit-steps", "0", "--commit-seconds", "0", NULL});
-    close(ends[0]);
-    reefd_await(&small->disk, pid);
-    assert_int_equal(write(ends[1], text, bytes / 2), bytes / 2);
+    small_disk_fill(small->filler);
+    memcpy(small->disk.messages, small->box.messages, sizeof(small->disk.messages));
+    START_PIPED(&small->disk, "--commit-steps", "0", "--commit-seconds", "0");
+    int to = small->disk.input;
+    assert_int_equal(write(to, text, bytes / 2), bytes / 2);
     while (reefd_count(&small->disk, "step") == 0) sleep_ms(2);
     assert_int_equal(reefd_refuses(&small->disk, PAUSE), REEF_ERR_FULL);
     // What comes now is trained as well, which a pause would refuse to wait for: only its commit
     // fails.
-    assert_int_equal(write(ends[1], text + bytes / 2, bytes - bytes / 2), bytes - bytes / 2);
+    assert_int_equal(write(to, text + bytes / 2, bytes - bytes / 2), bytes - bytes / 2);
     assert_int_equal(reefd_refuses(&small->disk, DRAIN), REEF_ERR_FULL);
     assert_int_equal(unlink(small->filler), 0);
     (void)reefd_ask(&small->disk, PAUSE);
     assert_int_equal(pool_commit(&small->disk).step, reefd_count(&small->disk, "step"));
-    close(ends[1]);
-    (void)reefd_ask(&small->disk, "{\"command\": \"stop\"}");
-    assert_int_equal(reefd_wait(pid), 0);
-    pool_check(&small->disk);
+    (void)reefd_tell(&small->disk, "stop");
+    reefd_await_end(&small->disk);
 }
 
 // ---- back-pressure ------------------------------------------------------------------------------
@@ -204,38 +182,28 @@ static uint64_t push(int fd, uint64_t sent) {
 }
 
 static void a_fast_sender_has_to_wait(void **state) {
-    sandbox box;
-    int ends[2];
-    sandbox_make(&box);
-    sandbox_make_pool(&box);
-    assert_int_equal(pipe(ends), 0);
-    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
-    pid_t pid = reefd_start(&box, ends[0],
-                            (const char *const[]){"--pool", box.pool, "--source", "-", NULL});
-    close(ends[0]);
-    reefd_await(&box, pid);
-    long before_kb = resident_kb(pid);
+    sandbox *box = *state;
+    START_PIPED(box, NULL);
+    int to = box->input;
+    assert_int_equal(fcntl(to, F_SETFL, O_NONBLOCK), 0);
+    long before_kb = resident_kb(box->pid);
     uint64_t sent = 0;
     size_t full = 0; // how often the queue was seen at its mark
     while (full < 50) {
-        sent = push(ends[1], sent);
-        int64_t waiting = reefd_count(&box, "queue_bytes");
+        sent = push(to, sent);
+        int64_t waiting = reefd_count(box, "queue_bytes");
         assert_true(waiting <= REEF_QUEUE_BYTES_HIGH + REEF_READ_BYTES_MAX);
-        full += waiting > REEF_QUEUE_BYTES_HIGH / 2 && sent == push(ends[1], sent);
+        full += waiting > REEF_QUEUE_BYTES_HIGH / 2 && sent == push(to, sent);
     }
     // What was sent is trained, in the queue or in the pipe, and nowhere else.
-    json_t *status = reefd_ask(&box, "{\"command\": \"status\"}");
-    json_t *source = json_array_get(json_object_get(status, "sources"), 0);
-    int64_t taken = json_integer_value(json_object_get(source, "cursor")) +
-                    json_integer_value(json_object_get(status, "queue_bytes"));
+    json_t *status = reefd_status(box);
+    json_t *source = json_at(status, "sources.0");
+    int64_t taken = integer(source, "cursor") + integer(status, "queue_bytes");
     assert_true(sent < FLOOD_BYTES);
     assert_true((int64_t)sent - taken <= PIPE_BYTES);
-    assert_true(resident_kb(pid) - before_kb < (long)(FLOOD_BYTES / 1024 / 2));
-    kill(pid, SIGKILL);
-    (void)reefd_wait(pid);
-    close(ends[1]);
-    pool_check(&box);
-    sandbox_remove(&box);
+    assert_true(resident_kb(box->pid) - before_kb < (long)(FLOOD_BYTES / 1024 / 2));
+    reefd_kill(box);
+    pool_check(box);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup_disk, teardown_disk)
@@ -244,4 +212,4 @@ TESTS(TEST(a_full_disk_ends_it_and_loses_nothing_committed),
       TEST(room_that_comes_back_in_time_saves_the_run),
       TEST(commands_are_answered_while_commits_fail),
       TEST(a_pause_that_cannot_commit_pauses_nothing),
-      ALONE(a_fast_sender_has_to_wait))
+      NEW_BOX(a_fast_sender_has_to_wait))

@@ -19,31 +19,20 @@ typedef struct world {
     sandbox box;
     sandbox file; // its pool reads the same from a file
     char other[140];
-    pid_t pid;
 } world;
 
 static int setup(void **state) {
-    world *w = calloc(1, sizeof(*w));
-    assert_non_null(w);
-    sandbox_make(&w->box);
+    world *w = (world *)sandbox_new(state, sizeof(*w));
     sandbox_make(&w->file);
-    sandbox_make_pool(&w->box);
     sandbox_make_pool(&w->file);
     snprintf(w->other, sizeof(w->other), "%.120s/other", w->box.directory);
-    *state = w;
     return 0;
 }
 
 static int teardown(void **state) {
     world *w = *state;
-    if (w->pid) {
-        kill(w->pid, SIGKILL);
-        (void)reefd_wait(w->pid);
-    }
-    sandbox_remove(&w->box);
     sandbox_remove(&w->file);
-    free(w);
-    return 0;
+    return sandbox_teardown(state);
 }
 
 // ---- what is done -------------------------------------------------------------------------------
@@ -59,31 +48,22 @@ static char *lines_of(size_t batch) {
 }
 
 static void start(world *w) {
-    w->pid = reefd_start(
-        &w->box, -1, (const char *const[]){"--pool", w->box.pool, "--source", "push:web", NULL});
-    reefd_await(&w->box, w->pid);
+    START(&w->box, "--source", "push:web");
 }
 
 static void ask(const world *w, const char *command) {
-    char line[100];
-    snprintf(line, sizeof(line), "{\"command\": \"%s\"}", command);
-    (void)reefd_ask(&w->box, line);
+    (void)reefd_tell(&w->box, command);
 }
 
 static void stop(world *w) {
-    assert_int_equal(kill(w->pid, SIGTERM), 0);
-    int code = reefd_wait(w->pid);
-    w->pid = 0;
-    assert_int_equal(code, 0);
+    reefd_end(&w->box);
 }
 
 /** Push a batch under its number; whether it was there already. */
 static bool push(const world *w, size_t batch) {
     char id[20], *text = lines_of(batch);
     snprintf(id, sizeof(id), "%zu", batch);
-    json_t *result = reefd_push_ok(&w->box, NULL, id, text);
-    bool again = json_is_true(json_object_get(result, "duplicate"));
-    return again;
+    return is_true(reefd_push_ok(&w->box, NULL, id, text), "duplicate");
 }
 
 /** Batch 0 is trained, and a snapshot taken; batch 1 is trained; batch 2 waits. */
@@ -91,7 +71,7 @@ static void make_waiting(world *w) {
     start(w);
     assert_false(push(w, 0));
     ask(w, "drain");
-    (void)reefd_ask(&w->box, "{\"command\": \"snapshot\", \"name\": \"kept\"}");
+    reefd_snapshot(&w->box, "kept");
     assert_false(push(w, 1));
     ask(w, "drain");
     ask(w, "pause");
@@ -104,7 +84,6 @@ static reef_commit finish(world *w) {
     start(w);
     ask(w, "drain");
     stop(w);
-    pool_check(&w->box);
     return pool_commit(&w->box);
 }
 
@@ -125,18 +104,9 @@ static reef_commit read_batches(world *w, const size_t *batches, size_t count) {
         assert_true(fputs(text, file) >= 0);
     }
     assert_int_equal(fclose(file), 0);
-    int code = reefd_run(&w->file, -1,
-                         (const char *const[]){"--pool", w->file.pool, "--source", "file:push:web",
-                                               "--quiet", NULL});
-    assert_int_equal(code, 0);
+    assert_int_equal(RUN(&w->file, "--source", "file:push:web", "--quiet"), 0);
     assert_int_equal(chdir("/"), 0);
     return pool_commit(&w->file);
-}
-
-static void assert_same(const reef_commit *a, const reef_commit *b) {
-    assert_int_equal(a->stream_bytes, b->stream_bytes);
-    assert_int_equal(a->step, b->step);
-    assert_memory_equal(a->root, b->root, REEF_HASH_BYTES);
 }
 
 static void use_pool(world *w, const char *path) {
@@ -164,8 +134,8 @@ static void a_copy_has_what_waits_and_so_has_the_pool(void **state) {
 static void what_waits_goes_on_in_a_pool_that_is_restored(void **state) {
     world *w = *state;
     make_waiting(w);
-    char *from = strdup(w->box.pool);
-    assert_non_null(from);
+    char from[160];
+    strcpy(from, w->box.pool);
     REEF("snapshot", "restore", w->box.pool, "kept", w->other);
     use_pool(w, w->other);
     reef_commit there = finish(w);
@@ -182,7 +152,6 @@ static void what_waits_goes_on_in_a_pool_that_is_restored(void **state) {
     assert_same(&there, &expected);
     // The pool that the snapshot is in has what it had.
     use_pool(w, from);
-    free(from);
     start(w);
     for (size_t i = 0; i < 3; i++) assert_true(push(w, i));
     stop(w);
@@ -232,14 +201,11 @@ static void verify_says_what_was_pushed_and_is_lost(void **state) {
     assert_non_null(strstr(p.out, "push again what waited in push:web, into a source of another"));
 
     // What it advises works: nothing of the damaged source, and the batch through another one.
-    w->pid = reefd_start(
-        &w->box, -1, (const char *const[]){"--pool", w->box.pool, "--source", "push:again", NULL});
-    reefd_await(&w->box, w->pid);
+    START(&w->box, "--source", "push:again");
     assert_false(push(w, 2));
     ask(w, "drain");
     assert_int_equal(reefd_count(&w->box, "stream_bytes") + reefd_count(&w->box, "carried_bytes"),
                      3 * LINES * LINE_BYTES);
-    stop(w);
 }
 
 TESTS(SET_UP(a_copy_has_what_waits_and_so_has_the_pool),

@@ -3,7 +3,6 @@
 // commits what it has.
 #include "reefd_run.h"
 
-#include "reef_trainer.h"
 #include "test.h"
 
 #include <fcntl.h>
@@ -27,11 +26,8 @@
 #define LIVES 3        // a sender's life is drawn from up to a third of an uninterrupted run
 
 static int setup(void **state) {
-    sandbox *box = calloc(1, sizeof(*box));
-    sandbox_make(box);
-    sandbox_make_pool(box);
+    sandbox *box = sandbox_new(state, sizeof(*box));
     write_text(box->text, TEXT_BYTES, 1);
-    *state = box;
     return 0;
 }
 
@@ -63,12 +59,6 @@ static int setup_memory_and_net(void **state) {
     return setup_memory(state, 0.5f);
 }
 
-static int teardown(void **state) {
-    sandbox_remove(*state);
-    free(*state);
-    return 0;
-}
-
 static uint64_t draw(uint64_t *seed) {
     *seed = *seed * 6364136223846793005u + 1442695040888963407u;
     return *seed >> 33;
@@ -92,12 +82,6 @@ static reef_commit uninterrupted(const sandbox *box, const char *threads) {
     reef_commit commit = pool_commit(box);
     sandbox_make_pool(box);
     return commit;
-}
-
-static void assert_same(const reef_commit *a, const reef_commit *b) {
-    assert_int_equal(a->stream_bytes, b->stream_bytes);
-    assert_int_equal(a->step, b->step);
-    assert_memory_equal(a->root, b->root, REEF_HASH_BYTES);
 }
 
 // How long a start and a whole run take, to know when to kill.
@@ -209,16 +193,10 @@ static void killed_while_it_seals_it_seals_the_same_again(void **state) {
 
 // What the pool has accepted of standard input: the sender's next byte.
 static uint64_t accepted(const sandbox *box) {
-    reef_error err = {0};
     reef_store *store = NULL;
-    reef_trainer *trainer = NULL;
-    assert_int_equal(reef_store_open(&store, box->pool, &(reef_store_options){.write = true}, &err),
-                     REEF_OK);
-    assert_int_equal(
-        reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err), REEF_OK);
+    reef_trainer *trainer = pool_train(box->pool, &store);
     uint64_t cursor = reef_trainer_cursor(trainer, "-");
-    reef_trainer_close(trainer);
-    reef_store_close(store);
+    pool_train_end(store, trainer);
     return cursor;
 }
 
@@ -291,78 +269,55 @@ static void when_stopped_it_commits_and_a_restart_finishes(void **state) {
     assert_true(interrupted > 0);
     assert_int_equal(reefd_wait(start(box, "1")), 0);
     reef_commit commit = pool_commit(box);
-    assert_memory_equal(commit.root, whole.root, REEF_HASH_BYTES);
-    assert_int_equal(commit.step, whole.step);
+    assert_same(&commit, &whole);
 }
 
 // Standard input cannot be read again, so what was read of it is trained before the end.
 static void when_stopped_it_finishes_what_it_read_from_a_pipe(void **state) {
-    const sandbox *box = *state;
-    size_t bytes = 0;
-    char *text = read_text(box->text, &bytes);
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    pid_t pid = reefd_start(
-        box, ends[0],
-        (const char *const[]){"--pool", box->pool, "--source", "-", "--commit-steps", "0", NULL});
-    close(ends[0]);
-    assert_int_equal(write(ends[1], text, PIPE_BYTES), PIPE_BYTES);
-    reefd_await(box, pid);
+    sandbox *box = *state;
+    char *text = read_text(box->text, NULL);
+    START_PIPED(box, "--commit-steps", "0");
+    assert_int_equal(write(box->input, text, PIPE_BYTES), PIPE_BYTES);
     for (int64_t seen = 0; seen < PIPE_BYTES; sleep_ms(2)) {
         // Accepted and queued bytes are of one moment, because they are of one answer.
-        json_t *status = reefd_ask(box, "{\"command\": \"status\"}");
-        json_t *source = json_array_get(json_object_get(status, "sources"), 0);
-        seen = json_integer_value(json_object_get(status, "queue_bytes")) +
-               json_integer_value(json_object_get(source, "cursor"));
-        assert_true(json_is_null(json_object_get(source, "bytes")));
+        json_t *status = reefd_status(box);
+        seen = integer(status, "queue_bytes") + integer(status, "sources.0.cursor");
+        assert_true(is_null(status, "sources.0.bytes"));
     }
-    kill(pid, SIGTERM);
-    assert_int_equal(reefd_wait(pid), 0);
-    close(ends[1]);
+    kill(box->pid, SIGTERM);
+    assert_int_equal(reefd_wait(box->pid), 0);
+    box->pid = 0;
     assert_int_equal(accepted(box), PIPE_BYTES);
 }
 
 static void a_second_signal_ends_at_once(void **state) {
-    const sandbox *box = *state;
+    sandbox *box = *state;
     write_text(box->text, 8000000, 1);
     int file = open(box->text, O_RDONLY); // as standard input: draining what was read takes long
     pid_t pid =
         reefd_start(box, file, (const char *const[]){"--pool", box->pool, "--source", "-", NULL});
     close(file);
     reefd_await(box, pid);
-    while (reefd_count(box, "queue_bytes") < 4000000) sleep_ms(2);
+    await_count(box, "queue_bytes", 4000000);
     kill(pid, SIGTERM);
-    json_t *status = NULL;
-    for (;;) { // the first signal has arrived once the state says so
-        status = reefd_ask(box, "{\"command\": \"status\"}");
-        bool draining =
-            strcmp(json_string_value(json_object_get(status, "state")), "draining") == 0;
-        if (draining) break;
-        sleep_ms(2);
-    }
+    await_text(box, "state", "draining"); // the first signal has arrived
     kill(pid, SIGTERM);
     assert_int_equal(reefd_wait(pid), 128 + SIGTERM);
     pool_check(box);
     // The socket it left behind does no harm.
-    pid = reefd_start(box, -1, (const char *const[]){"--pool", box->pool, "--stay", NULL});
-    reefd_await(box, pid);
-    kill(pid, SIGTERM);
-    assert_int_equal(reefd_wait(pid), 0);
+    START(box, "--stay");
+    reefd_end(box);
 }
 
 // The same with context memories; its name says which. Kills at any moment: tests/stress/run kill.
 #define MEMORY_TEST(test, setup)                                                                   \
-    { #test ", " #setup, test, setup, teardown, NULL }
+    { #test ", " #setup, test, setup, sandbox_teardown, NULL }
 
-TESTS(cmocka_unit_test_setup_teardown(killed_at_any_moment_it_ends_with_the_same_root,
-                                      setup_boundary,
-                                      teardown),
-      cmocka_unit_test_setup_teardown(killed_while_it_seals_it_seals_the_same_again,
-                                      setup_boundary,
-                                      teardown),
+TESTS(BOX_OF(killed_at_any_moment_it_ends_with_the_same_root, setup_boundary),
+      BOX_OF(killed_while_it_seals_it_seals_the_same_again, setup_boundary),
       MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_alone),
       MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_and_net),
-      SET_UP(a_sender_that_goes_on_at_the_cursor_loses_nothing),
-      SET_UP(when_stopped_it_commits_and_a_restart_finishes),
-      SET_UP(when_stopped_it_finishes_what_it_read_from_a_pipe),
-      SET_UP(a_second_signal_ends_at_once))
+      BOX(a_sender_that_goes_on_at_the_cursor_loses_nothing),
+      BOX(when_stopped_it_commits_and_a_restart_finishes),
+      BOX(when_stopped_it_finishes_what_it_read_from_a_pipe),
+      BOX(a_second_signal_ends_at_once))

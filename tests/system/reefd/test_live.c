@@ -13,7 +13,7 @@
 #include "reef_trainer.h"
 #include "test.h"
 
-#define KILLS_FEW 25
+#define KILLS_FEW 9 // in each way of rotation
 #define KILLS_MANY 200
 #define LINES_PER_KILL 40
 #define ROTATE_LINES 97 // not a divisor of the above
@@ -25,21 +25,10 @@ typedef struct world {
 } world;
 
 static int setup(void **state) {
-    world *w = calloc(1, sizeof(*w));
-    sandbox_make(&w->run.box);
-    sandbox_make_pool(&w->run.box);
+    world *w = (world *)sandbox_new(state, sizeof(*w));
     snprintf(w->folder, sizeof(w->folder), "%s/logs", w->run.box.directory);
     snprintf(w->log, sizeof(w->log), "%s/app.log", w->folder);
     assert_int_equal(mkdir(w->folder, 0755), 0);
-    *state = w;
-    return 0;
-}
-
-static int teardown(void **state) {
-    world *w = *state;
-    live_end(&w->run, SIGKILL);
-    sandbox_remove(&w->run.box);
-    free(w);
     return 0;
 }
 
@@ -58,11 +47,9 @@ static void command(const char *format, ...) {
 static void rotate(const world *w, const char *how) {
     char conf[260];
     snprintf(conf, sizeof(conf), "%s/rotate.conf", w->run.box.directory);
-    FILE *file = fopen(conf, "w");
-    assert_non_null(file);
-    fprintf(file, "%s {\n    rotate 400\n    missingok\n    %s\n}\n", w->log, how);
-    fclose(file);
-    assert_int_equal(chmod(conf, 0644), 0);
+    char text[512];
+    snprintf(text, sizeof(text), "%s {\n    rotate 400\n    missingok\n    %s\n}\n", w->log, how);
+    write_mode(conf, text, 0644);
     command("logrotate --force --state '%s/rotate.state' '%s'", w->run.box.directory, conf);
 }
 
@@ -110,21 +97,21 @@ static void kill_while_following(world *w, const char *how) {
     clear(w);
     for (size_t i = 0; i < kills; i++) {
         live_start(&w->run);
-        if (i % 2) reefd_await(&w->run.box, w->run.reefd);
+        if (i % 2) reefd_await(&w->run.box, w->run.box.pid);
         size_t alive =
             draw_bits(&seed) % (LINES_PER_KILL + 1); // the others are written while nothing is read
         for (size_t k = 0; k < alive; k++) {
             write_line(w, how);
             if (draw_bits(&seed) % 8 == 0) sleep_ms((unsigned)(draw_bits(&seed) % 40));
         }
-        if (i % 4 == 3) sleep_ms((unsigned)(draw_bits(&seed) % 3000));
-        live_end(&w->run, SIGKILL);
+        if (i % 3 == 2) sleep_ms((unsigned)(draw_bits(&seed) % 1000));
+        reefd_kill(&w->run.box);
         write_lines(w, LINES_PER_KILL - alive, how);
     }
     live_start(&w->run);
     reef_commit commit = live_finish(&w->run);
     assert_int_equal(w->run.written, bytes);
-    live_assert_same(&commit, &whole);
+    assert_same(&commit, &whole);
 }
 
 static void kills_leave_no_trace_in_a_log_that_is_renamed(void **state) {
@@ -143,7 +130,7 @@ static void a_folder_that_grows_is_read(void **state) {
     world *w = *state;
     snprintf(w->run.source, sizeof(w->run.source), "dir:%s/*.log", w->folder);
     live_start(&w->run);
-    reefd_await(&w->run.box, w->run.reefd);
+    reefd_await(&w->run.box, w->run.box.pid);
     append_lines(w, 300);
     snprintf(w->log, sizeof(w->log), "%s/other.log", w->folder);
     append_lines(w, 200);
@@ -159,24 +146,11 @@ static void a_log_that_is_not_there_does_not_end_the_daemon(void **state) {
     world *w = *state;
     snprintf(w->run.source, sizeof(w->run.source), "follow:%s", w->log);
     live_start(&w->run);
-    reefd_await(&w->run.box, w->run.reefd);
-    for (int i = 0; i < 100 && access(w->log, F_OK) != 0; i++) {
-        char *said = read_text(w->run.box.messages, NULL);
-        bool waits = strstr(said, "waiting for it");
-        if (waits) write_lines(w, 60, "");
-        sleep_ms(100);
-    }
+    reefd_await(&w->run.box, w->run.box.pid);
+    await_said(&w->run.box, "waiting for it");
+    write_lines(w, 60, "");
     (void)live_finish(&w->run);
-    assert_true(reefd_said(&w->run.box, "waiting for it"));
     assert_true(reefd_said(&w->run.box, "exists now"));
-}
-
-static void await_read(const world *w) {
-    reefd_await(&w->run.box, w->run.reefd);
-    for (int i = 0; live_cursor(&w->run) < w->run.written; i++) {
-        assert_true(i < 2000);
-        sleep_ms(10);
-    }
 }
 
 static void restore_then(const world *w) {
@@ -198,10 +172,10 @@ static void a_restored_pool_reads_a_log_on_where_it_stood(void **state) {
     snprintf(w->run.source, sizeof(w->run.source), "follow:%s", w->log);
     live_start(&w->run);
     write_lines(w, 30, "");
-    await_read(w);
-    (void)reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"then\"}");
+    live_await(&w->run);
+    reefd_snapshot(&w->run.box, "then");
     write_lines(w, 30, "");
-    await_read(w);
+    live_await(&w->run);
     assert_int_equal(rename(w->log, older), 0);
     write_lines(w, 30, "");
     reef_commit whole = live_finish(&w->run);
@@ -209,40 +183,29 @@ static void a_restored_pool_reads_a_log_on_where_it_stood(void **state) {
     restore_then(w);
     live_start(&w->run);
     reef_commit again = live_finish(&w->run);
-    live_assert_same(&again, &whole);
+    assert_same(&again, &whole);
 }
 
 // ---- two logs -----------------------------------------------------------------------------------
 
 static void start_two(world *w, const char *one, const char *other) {
     assert_int_equal(setenv("REEF_TEST_PATIENCE", "1", 1), 0);
-    w->run.reefd = reefd_start(
-        &w->run.box, -1,
-        (const char *const[]){"--pool", w->run.box.pool, "--source", one, "--source", other, NULL});
+    START(&w->run.box, "--source", one, "--source", other);
     assert_int_equal(unsetenv("REEF_TEST_PATIENCE"), 0);
-    reefd_await(&w->run.box, w->run.reefd);
 }
 
 static void await_both(const world *w, uint64_t bytes) {
-    uint64_t accepted = 0;
-    for (int i = 0; accepted < bytes; i++) {
-        json_t *status = reefd_ask(&w->run.box, "{\"command\": \"status\"}"), *source;
-        size_t k;
-        accepted = 0;
-        json_array_foreach(json_object_get(status, "sources"), k, source) accepted +=
-            (uint64_t)json_integer_value(json_object_get(source, "cursor"));
-        assert_true(i < 12000);
-        sleep_ms(10);
+    json_t *status = NULL;
+    for (uint64_t accepted = 0; accepted < bytes; sleep_ms(10)) {
+        status = reefd_status(&w->run.box);
+        accepted =
+            (uint64_t)(integer(status, "sources.0.cursor") + integer(status, "sources.1.cursor"));
     }
 }
 
 static reef_commit end_two(world *w) {
     await_both(w, w->run.written);
-    pid_t pid = w->run.reefd;
-    kill(pid, SIGTERM);
-    w->run.reefd = 0;
-    assert_int_equal(reefd_wait(pid), 0);
-    pool_check(&w->run.box);
+    reefd_end(&w->run.box);
     return pool_commit(&w->run.box);
 }
 
@@ -254,23 +217,23 @@ static void a_restored_pool_gives_the_same_slices(void **state) {
     snprintf(other, sizeof(other), "follow:%s/other?weight=3", w->folder);
     for (int i = 0; i < 2; i++) {
         snprintf(w->log, sizeof(w->log), "%s/%s", w->folder, i == 0 ? "one" : "other");
-        for (int k = 0; k < 500; k++, w->line++) append_line(w);
+        for (int k = 0; k < 300; k++, w->line++) append_line(w);
     }
     start_two(w, one, other);
     await_both(w, w->run.written / 5);
-    (void)reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"then\"}");
+    reefd_snapshot(&w->run.box, "then");
     reef_commit whole = end_two(w);
 
     restore_then(w);
     start_two(w, one, other);
     reef_commit again = end_two(w);
-    live_assert_same(&again, &whole);
+    assert_same(&again, &whole);
 }
 
-TESTS(SET_UP(a_log_that_is_not_there_does_not_end_the_daemon),
-      SET_UP(a_folder_that_grows_is_read),
-      SET_UP(a_restored_pool_reads_a_log_on_where_it_stood),
-      SET_UP(a_restored_pool_gives_the_same_slices),
-      SET_UP(kills_leave_no_trace_in_a_log_that_is_renamed),
-      SET_UP(kills_leave_no_trace_in_a_log_that_is_packed),
-      SET_UP(kills_leave_no_trace_in_a_log_that_is_copied))
+TESTS(BOX(a_log_that_is_not_there_does_not_end_the_daemon),
+      BOX(a_folder_that_grows_is_read),
+      BOX(a_restored_pool_reads_a_log_on_where_it_stood),
+      BOX(a_restored_pool_gives_the_same_slices),
+      BOX(kills_leave_no_trace_in_a_log_that_is_renamed),
+      BOX(kills_leave_no_trace_in_a_log_that_is_packed),
+      BOX(kills_leave_no_trace_in_a_log_that_is_copied))

@@ -26,26 +26,18 @@ typedef struct manager {
     sandbox box;
     int fd;         // NOTIFY_SOCKET
     char disk[200]; // a small one; empty: none
-    pid_t pid;
-    int input; // the daemon's standard input, or -1
 } manager;
 
 static int setup(void **state) {
-    manager *m = calloc(1, sizeof(*m));
-    assert_non_null(m);
-    sandbox_make(&m->box);
+    manager *m = (manager *)sandbox_new(state, sizeof(*m));
     write_text(m->box.text, TEXT_BYTES, 1);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int length =
-        snprintf(address.sun_path, sizeof(address.sun_path), "%s/notify", m->box.directory);
-    assert_true(length > 0 && (size_t)length < sizeof(address.sun_path));
+    snprintf(address.sun_path, sizeof(address.sun_path), "%.90s/notify", m->box.directory);
     m->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     assert_true(m->fd >= 0);
     assert_int_equal(bind(m->fd, (struct sockaddr *)&address, sizeof(address)), 0);
     assert_int_equal(setenv("NOTIFY_SOCKET", address.sun_path, 1), 0);
     assert_int_equal(setenv("WATCHDOG_USEC", WATCHDOG_US, 1), 0);
-    m->input = -1;
-    *state = m;
     return 0;
 }
 
@@ -53,16 +45,10 @@ static int teardown(void **state) {
     manager *m = *state;
     assert_int_equal(unsetenv("NOTIFY_SOCKET"), 0);
     assert_int_equal(unsetenv("WATCHDOG_USEC"), 0);
-    if (m->pid) {
-        kill(m->pid, SIGKILL);
-        (void)reefd_wait(m->pid);
-    }
-    if (m->input >= 0) close(m->input);
+    reefd_kill(&m->box);
     close(m->fd);
     if (m->disk[0]) small_disk_unmount(m->disk);
-    sandbox_remove(&m->box);
-    free(m);
-    return 0;
+    return sandbox_teardown(state);
 }
 
 // The next message, or false when none comes in time.
@@ -91,8 +77,7 @@ static void await(const manager *m, const char *begin, char message[1024]) {
 
 static void forget(const manager *m) {
     char message[1024];
-    while (hear(m, 0, message)) {
-    }
+    while (hear(m, 0, message)) continue;
 }
 
 // Whether the watchdog is fed within some of its times.
@@ -106,13 +91,15 @@ static bool is_fed(const manager *m) {
     return false;
 }
 
-static void start(manager *m, const char *const *arguments) {
-    int ends[2] = {-1, -1};
+// With standard input open, without waiting for it.
+static void start(manager *m, const char *source) {
+    int ends[2];
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(fcntl(ends[1], F_SETFD, FD_CLOEXEC), 0);
-    m->pid = reefd_start(&m->box, ends[0], arguments);
+    m->box.pid = reefd_start(
+        &m->box, ends[0], (const char *const[]){"--pool", m->box.pool, "--source", source, NULL});
     close(ends[0]);
-    m->input = ends[1];
+    m->box.input = ends[1];
 }
 
 // Wait for its end and listen: a manager that does not makes its sender wait.
@@ -120,34 +107,33 @@ static void await_end(manager *m) {
     char message[1024];
     int state = 0;
     await(m, "STOPPING=1", message);
-    for (pid_t ended = 0; ended == 0; ended = waitpid(m->pid, &state, WNOHANG))
+    for (pid_t ended = 0; ended == 0; ended = waitpid(m->box.pid, &state, WNOHANG))
         while (hear(m, 20, message)) assert_null(strstr(message, "STOPPING")); // said once
-    m->pid = 0;
+    m->box.pid = 0;
     assert_true(WIFEXITED(state));
     assert_int_equal(WEXITSTATUS(state), 0);
 }
 
 static void stop(manager *m) {
-    assert_int_equal(kill(m->pid, SIGTERM), 0);
+    assert_int_equal(kill(m->box.pid, SIGTERM), 0);
     await_end(m);
 }
 
 static void the_manager_hears_of_every_change(void **state) {
     manager *m = *state;
     char message[1024];
-    sandbox_make_pool(&m->box);
-    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text, NULL});
+    start(m, m->box.text);
     assert_true(hear(m, WAIT_MS, message));
     assert_ptr_equal(strstr(message, "STATUS="), message); // a line from the first moment
     assert_non_null(strstr(message, "generation 0, "));
     assert_true(hear(m, WAIT_MS, message));
     assert_string_equal(message, "READY=1"); // and then the socket answers
-    assert_true(reefd_count(&m->box, "pid") == m->pid);
+    assert_true(reefd_count(&m->box, "pid") == m->box.pid);
     await(m, "WATCHDOG=1", message);
-    (void)reefd_ask(&m->box, "{\"command\": \"reload\"}");
+    (void)reefd_tell(&m->box, "reload");
     await(m, "RELOADING=1\nMONOTONIC_USEC=", message);
     await(m, "READY=1", message);
-    assert_int_equal(kill(m->pid, SIGHUP), 0);
+    assert_int_equal(kill(m->box.pid, SIGHUP), 0);
     await(m, "RELOADING=1", message);
     await(m, "READY=1", message);
     await(m, "WATCHDOG=1", message); // continues
@@ -157,9 +143,8 @@ static void the_manager_hears_of_every_change(void **state) {
 static void the_end_of_the_sources_is_reported_as_well(void **state) {
     manager *m = *state;
     char message[1024];
-    sandbox_make_pool(&m->box);
     write_text(m->box.text, 5000, 1);
-    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text, NULL});
+    start(m, m->box.text);
     await(m, "READY=1", message);
     await_end(m);
 }
@@ -167,12 +152,11 @@ static void the_end_of_the_sources_is_reported_as_well(void **state) {
 static void waiting_for_bytes_or_paused_it_lives(void **state) {
     manager *m = *state;
     char message[1024];
-    sandbox_make_pool(&m->box);
-    start(m, (const char *const[]){"--pool", m->box.pool, "--source", "-", NULL});
+    start(m, "-");
     await(m, "STATUS=waiting", message);
     assert_non_null(strstr(message, "no loss yet"));
     for (int i = 0; i < 3; i++) await(m, "WATCHDOG=1", message);
-    (void)reefd_ask(&m->box, "{\"command\": \"pause\"}");
+    (void)reefd_tell(&m->box, "pause");
     await(m, "STATUS=paused", message);
     for (int i = 0; i < 3; i++) await(m, "WATCHDOG=1", message);
     stop(m);
@@ -181,22 +165,19 @@ static void waiting_for_bytes_or_paused_it_lives(void **state) {
 static void a_process_that_is_held_is_not_fed(void **state) {
     manager *m = *state;
     char message[1024];
-    sandbox_make_pool(&m->box);
-    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text, NULL});
+    start(m, m->box.text);
     await(m, "WATCHDOG=1", message);
-    assert_int_equal(kill(m->pid, SIGSTOP), 0);
+    assert_int_equal(kill(m->box.pid, SIGSTOP), 0);
     sleep_ms(100); // a stop is not at once
     forget(m);
     assert_false(is_fed(m));
-    assert_int_equal(kill(m->pid, SIGCONT), 0);
+    assert_int_equal(kill(m->box.pid, SIGCONT), 0);
     await(m, "WATCHDOG=1", message);
     stop(m);
 }
 
 static bool commits_fail(const manager *m) {
-    json_t *status = reefd_ask(&m->box, "{\"command\": \"status\"}");
-    bool failing = json_is_string(json_object_get(status, "commit_error"));
-    return failing;
+    return !is_null(reefd_status(&m->box), "commit_error");
 }
 
 // The loop lives and answers all the time; it is training that gets nowhere.
@@ -204,7 +185,6 @@ static void a_trainer_whose_commits_fail_is_not_fed(void **state) {
     manager *m = *state;
     char message[1024], filler[220];
     snprintf(m->disk, sizeof(m->disk), "%s", m->box.pool);
-    assert_int_equal(mkdir(m->disk, 0700), 0);
     if (!small_disk_mount(m->disk, "2m")) {
         m->disk[0] = '\0';
         skip();
@@ -214,7 +194,7 @@ static void a_trainer_whose_commits_fail_is_not_fed(void **state) {
     sandbox_make_pool(&m->box);
     (void)pool_commit(&m->box); // the first one to open a pool makes its lock file
     small_disk_fill(filler);
-    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text, NULL});
+    start(m, m->box.text);
     await(m, "READY=1", message);
     for (; !commits_fail(m); sleep_ms(5)) forget(m);
     sleep_ms(300); // what was sent before the failure is under way no more
@@ -231,32 +211,22 @@ static void a_trainer_whose_commits_fail_is_not_fed(void **state) {
 static void without_a_watchdog_or_a_manager_nothing_is_fed(void **state) {
     manager *m = *state;
     char message[1024];
-    sandbox_make_pool(&m->box);
     assert_int_equal(unsetenv("WATCHDOG_USEC"), 0);
-    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text, NULL});
+    start(m, m->box.text);
     await(m, "READY=1", message);
     assert_false(is_fed(m));
     stop(m);
-    close(m->input);
+    reefd_kill(&m->box); // its pipe, too
     forget(m);
     assert_int_equal(unsetenv("NOTIFY_SOCKET"), 0);
-    start(m, (const char *const[]){"--pool", m->box.pool, "--source", m->box.text, NULL});
-    reefd_await(&m->box, m->pid);
-    assert_int_equal(kill(m->pid, SIGTERM), 0);
-    assert_int_equal(reefd_wait(m->pid), 0);
-    m->pid = 0;
+    START(&m->box, "--source", m->box.text);
+    reefd_end(&m->box);
     assert_false(hear(m, 0, message));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(the_manager_hears_of_every_change),
-        SET_UP(the_end_of_the_sources_is_reported_as_well),
-        SET_UP(waiting_for_bytes_or_paused_it_lives),
-        SET_UP(a_process_that_is_held_is_not_fed),
-        SET_UP(a_trainer_whose_commits_fail_is_not_fed),
-        SET_UP(without_a_watchdog_or_a_manager_nothing_is_fed),
-    };
-#undef TEST
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(the_manager_hears_of_every_change),
+      SET_UP(the_end_of_the_sources_is_reported_as_well),
+      SET_UP(waiting_for_bytes_or_paused_it_lives),
+      SET_UP(a_process_that_is_held_is_not_fed),
+      SET_UP(a_trainer_whose_commits_fail_is_not_fed),
+      SET_UP(without_a_watchdog_or_a_manager_nothing_is_fed))

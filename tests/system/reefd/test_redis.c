@@ -17,8 +17,8 @@
 #include "stride.h"
 #include "test.h"
 
-#define ENTRIES 2500
-#define GROUPED 1500
+#define ENTRIES 1500
+#define GROUPED 900
 
 typedef struct world {
     live_run run;
@@ -26,22 +26,16 @@ typedef struct world {
 } world;
 
 static int setup(void **state) {
-    world *w = calloc(1, sizeof(*w));
-    sandbox_make(&w->run.box);
+    world *w = (world *)sandbox_new(state, sizeof(*w));
     redis_server_init(&w->redis, w->run.box.directory);
-    sandbox_make_pool(&w->run.box);
-    *state = w;
     return 0;
 }
 
 static int teardown(void **state) {
     world *w = *state;
-    live_end(&w->run, SIGKILL);
     redis_server_release(&w->redis);
     unsetenv("REEF_REDIS_PASSWORD");
-    sandbox_remove(&w->run.box);
-    free(w);
-    return 0;
+    return sandbox_teardown(state);
 }
 
 // ---- text ---------------------------------------------------------------------------------------
@@ -81,48 +75,37 @@ static void no_failure_of_redis_leaves_a_trace(void **state) {
     empty(w);
     redis_server_start(&w->redis, "");
     live_start(&w->run);
-    const size_t parts = 25;
+    const size_t parts = 15;
     for (size_t i = 0; i < parts; i++) {
         w->redis.orders->cut_after = (long)(draw_bits(&seed) % 6000); // mostly within a record
         add_entries(w, i * ENTRIES / parts, (i + 1) * ENTRIES / parts);
-        sleep_ms((unsigned)(draw_bits(&seed) % 500));
+        sleep_ms((unsigned)(draw_bits(&seed) % 300));
         if (i % 5 == 2) {
             redis_server_kill(&w->redis);
             sleep_ms((unsigned)(draw_bits(&seed) % 300));
             redis_server_start(&w->redis, "");
         }
         if (i % 3 == 1) {
-            live_end(&w->run, SIGKILL);
+            reefd_kill(&w->run.box);
             live_start(&w->run);
         }
     }
     w->redis.orders->cut_after = -1;
     reef_commit commit = live_finish(&w->run);
     assert_true(w->redis.orders->cuts >= 5);
-    live_assert_same(&commit, &whole);
-}
-
-static void await_words(const world *w, const char *words) {
-    for (int i = 0; i < 300; i++) {
-        char *said = read_text(w->run.box.messages, NULL);
-        bool found = strstr(said, words);
-        if (found) return;
-        sleep_ms(100);
-    }
-    assert_true(reefd_said(&w->run.box, words));
+    assert_same(&commit, &whole);
 }
 
 static void a_server_that_is_away_is_waited_for(void **state) {
     world *w = *state;
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     live_start(&w->run);
-    await_words(w, "retrying");
+    await_said(&w->run.box, "retrying");
     sleep_ms(1000);
     redis_server_start(&w->redis, "");
     add_entries(w, 0, 200);
     (void)live_finish(&w->run);
-    char *said = read_text(w->run.box.messages, NULL);
-    assert_ptr_equal(strstr(strstr(said, "retrying") + 1, "retrying"), NULL); // told once
+    assert_int_equal(times_said(&w->run.box, "retrying"), 1);
     assert_true(reefd_said(&w->run.box, "is back"));
 }
 
@@ -160,17 +143,16 @@ static void a_wrong_password_or_key_is_reported_without_it(void **state) {
     redis_server_start(&w->redis, "geheim");
     snprintf(w->run.source, sizeof(w->run.source), "redis://:falsch@%s/stream", w->redis.socket);
     live_start(&w->run);
-    await_words(w, "WRONGPASS");
-    live_end(&w->run, SIGKILL);
-    char *said = read_text(w->run.box.messages, NULL);
-    assert_null(strstr(said, "falsch"));
+    await_said(&w->run.box, "WRONGPASS");
+    reefd_kill(&w->run.box);
+    assert_int_equal(times_said(&w->run.box, "falsch"), 0);
 
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     setenv("REEF_REDIS_PASSWORD", "geheim", 1);
     setenv("REDISCLI_AUTH", "geheim", 1);
     redis_command(&w->redis, "SET stream x");
     live_start(&w->run);
-    await_words(w, "WRONGTYPE");
+    await_said(&w->run.box, "WRONGTYPE");
     redis_command(&w->redis, "DEL stream");
     add_entries(w, 0, 200);
     (void)live_finish(&w->run);
@@ -208,53 +190,21 @@ static void bad_urls_are_refused(void **state) {
                                 "redis://h/s?group=",     "rediss://:geheim@h/s",
                                 "redis://u:geheim/s",     "redis://h/s?password=geheim"};
     for (size_t i = 0; i < sizeof(urls) / sizeof(*urls); i++) {
-        int code =
-            reefd_run(&w->run.box, -1,
-                      (const char *const[]){"--pool", w->run.box.pool, "--source", urls[i], NULL});
-        assert_int_equal(code, reef_status_exit_code(REEF_ERR_INVALID));
-        char *said = read_text(w->run.box.messages, NULL);
-        assert_null(strstr(said, "geheim"));
+        assert_int_equal(RUN(&w->run.box, "--source", urls[i]),
+                         reef_status_exit_code(REEF_ERR_INVALID));
+        assert_int_equal(times_said(&w->run.box, "geheim"), 0);
     }
-}
-
-// ---- what the daemon says of it -----------------------------------------------------------------
-
-static json_t *source_status(const world *w) {
-    json_t *status = reefd_ask(&w->run.box, "{\"command\": \"status\"}");
-    json_t *source = json_incref(json_array_get(json_object_get(status, "sources"), 0));
-    return source;
-}
-
-static int64_t source_count(const world *w, const char *key) {
-    json_t *source = source_status(w);
-    assert_true(json_is_integer(json_object_get(source, key)));
-    int64_t count = json_integer_value(json_object_get(source, key));
-    json_decref(source);
-    return count;
-}
-
-static void await_all(const world *w) {
-    reefd_await(&w->run.box, w->run.reefd);
-    for (unsigned waited = 0; live_cursor(&w->run) < w->run.written && waited < LIVE_PATIENCE_MS;
-         waited += 50)
-        sleep_ms(50);
-    assert_int_equal(live_cursor(&w->run), w->run.written);
 }
 
 // ---- a consumer group ---------------------------------------------------------------------------
 
 static void start_committing(world *w) {
-    w->run.reefd = reefd_start(
-        &w->run.box, -1,
-        (const char *const[]){"--pool", w->run.box.pool, "--source", w->run.source, "--threads",
-                              "2", "--commit-steps", "20", "--commit-seconds", "0.2", NULL});
+    START(&w->run.box, "--source", w->run.source, "--threads", "2", "--commit-steps", "20",
+          "--commit-seconds", "0.2");
 }
 
 static void start_without_commits(world *w) {
-    w->run.reefd =
-        reefd_start(&w->run.box, -1,
-                    (const char *const[]){"--pool", w->run.box.pool, "--source", w->run.source,
-                                          "--commit-steps", "0", "--commit-seconds", "0", NULL});
+    START(&w->run.box, "--source", w->run.source, "--commit-steps", "0", "--commit-seconds", "0");
 }
 
 static long pending(const world *w, const char *group) {
@@ -271,7 +221,7 @@ static void await_pending(const world *w, const char *group, long count) {
 
 // Until all is trained, committed and acknowledged.
 static reef_commit finish_acknowledged(world *w, const char *group) {
-    await_all(w);
+    live_await(&w->run);
     await_pending(w, group, 0);
     return live_finish(&w->run);
 }
@@ -285,43 +235,37 @@ static void what_is_committed_is_acknowledged_and_no_more(void **state) {
         w, 0,
         600); // more than one XACK has; before the group, which takes what is read once it is there
     start_without_commits(w);
-    await_all(w);
+    live_await(&w->run);
     await_pending(w, "reef", 600); // read, and in no commit
-    assert_int_equal(source_count(w, "entries_acknowledged"), 0);
-    (void)reefd_ask(&w->run.box, "{\"command\": \"commit\"}");
+    assert_int_equal(reefd_count(&w->run.box, "sources.0.entries_acknowledged"), 0);
+    (void)reefd_tell(&w->run.box, "commit");
     await_pending(w, "reef", 0);
-    assert_int_equal(source_count(w, "entries_acknowledged"), 600);
+    assert_int_equal(reefd_count(&w->run.box, "sources.0.entries_acknowledged"), 600);
     char answer[200];
     redis_answer(&w->redis, "--raw XINFO GROUPS stream | grep -A1 last-delivered-id | tail -1",
                  answer, sizeof(answer));
     assert_string_equal(answer, "600-1\n");
     // A commit acknowledges what it has, not what was read ahead of it.
-    (void)reefd_ask(&w->run.box, "{\"command\": \"pause\"}");
+    (void)reefd_tell(&w->run.box, "pause");
     add_entries(w, 600, 650);
     await_pending(w, "reef", 50);
-    (void)reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"one\"}");
+    reefd_snapshot(&w->run.box, "one");
     sleep_ms(2500); // what must not be acknowledged would be now
     assert_int_equal(pending(w, "reef"), 50);
-    (void)reefd_ask(&w->run.box, "{\"command\": \"resume\"}");
-    await_all(w);
-    (void)reefd_ask(&w->run.box, "{\"command\": \"commit\"}");
+    (void)reefd_tell(&w->run.box, "resume");
+    live_await(&w->run);
+    (void)reefd_tell(&w->run.box, "commit");
     await_pending(w, "reef", 0);
     // What the commit at the end takes along is acknowledged by the next run.
     add_entries(w, 650, 750);
-    await_all(w);
+    live_await(&w->run);
     await_pending(w, "reef", 100);
     (void)live_finish(&w->run);
     assert_int_equal(pending(w, "reef"), 100);
     live_start(&w->run);
-    reefd_await(&w->run.box, w->run.reefd);
+    reefd_await(&w->run.box, w->run.box.pid);
     await_pending(w, "reef", 0);
     (void)live_finish(&w->run);
-}
-
-static size_t times_in(const char *text, const char *words) {
-    size_t count = 0;
-    for (const char *at = text; (at = strstr(at, words)) != NULL; at++) count++;
-    return count;
 }
 
 // The file's text once `words` stand in it so often, on the heap.
@@ -339,7 +283,7 @@ static void begin_monitor(const world *w, const char *file) {
     snprintf(line, sizeof(line), ": >'%s'; redis-cli -s '%s' monitor >>'%s' &", file,
              w->redis.socket, file);
     assert_int_equal(system(line), 0);
-    free(await_times(file, "OK", 1));
+    (void)await_times(file, "OK", 1);
 }
 
 // On the one connection a reading that waits for entries would make every XPENDING and XACK wait as
@@ -351,12 +295,12 @@ static void nothing_is_waited_for_between_acknowledgements(void **state) {
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream?group=reef", w->redis.socket);
     add_entries(w, 0, GROUPED);
     start_without_commits(w);
-    await_all(w);
+    live_await(&w->run);
     await_pending(w, "reef", GROUPED);
     char file[240];
     snprintf(file, sizeof(file), "%s/told", w->run.box.directory);
     begin_monitor(w, file);
-    (void)reefd_ask(&w->run.box, "{\"command\": \"commit\"}");
+    (void)reefd_tell(&w->run.box, "commit");
     await_pending(w, "reef", 0);
     char *told = await_times(file, "\"XACK\"", sweeps), *first = strstr(told, "\"XACK\"");
     char *last = first;
@@ -364,7 +308,6 @@ static void nothing_is_waited_for_between_acknowledgements(void **state) {
     *last = '\0';
     assert_true(times_in(first, "\"XREAD\"") >= 1); // reading continues
     assert_int_equal(times_in(first, "\"BLOCK\""), 0);
-    free(told);
     (void)live_finish(&w->run);
 }
 
@@ -388,7 +331,7 @@ static void a_group_that_others_disturb_changes_nothing(void **state) {
     for (size_t i = 0; i < parts; i++) {
         w->redis.orders->cut_after = i % 2 ? (long)(draw_bits(&seed) % 9000) : -1;
         add_entries(w, i * GROUPED / parts, (i + 1) * GROUPED / parts);
-        sleep_ms((unsigned)(draw_bits(&seed) % 500));
+        sleep_ms((unsigned)(draw_bits(&seed) % 300));
         if (i == 3) redis_command(&w->redis, "XGROUP DESTROY stream reef");
         if (i == 4) redis_command(&w->redis, "'XGROUP' CREATE stream other '$'");
         if (i == 5) redis_command(&w->redis, "XREADGROUP GROUP other two STREAMS stream '>'");
@@ -397,7 +340,7 @@ static void a_group_that_others_disturb_changes_nothing(void **state) {
             redis_server_start(&w->redis, "");
         }
         if (i % 3 == 1) {
-            live_end(&w->run, SIGKILL);
+            reefd_kill(&w->run.box);
             // Acknowledged by another client, before and after we would.
             if (i % 2) redis_command(&w->redis, "XACK stream reef 1-1 2-1 900-1 1000-1 1400-1");
             start_committing(w);
@@ -406,7 +349,7 @@ static void a_group_that_others_disturb_changes_nothing(void **state) {
     w->redis.orders->cut_after = -1;
     reef_commit commit = finish_acknowledged(w, "reef");
     assert_true(w->redis.orders->cuts >= 4);
-    live_assert_same(&commit, &whole);
+    assert_same(&commit, &whole);
     assert_true(pending(w, "other") > 0); // not ours
 }
 
@@ -422,12 +365,6 @@ static void a_group_that_may_not_be_acknowledged_is_reported_and_reading_continu
     assert_true(reefd_said(&w->run.box, "cannot be acknowledged"));
 }
 
-static size_t times_said(const world *w, const char *words) {
-    char *said = read_text(w->run.box.messages, NULL);
-    size_t count = times_in(said, words);
-    return count;
-}
-
 // The group can be made and asked each second, and every acknowledgement is refused.
 static void a_group_that_may_be_made_and_not_acknowledged_is_reported_once(void **state) {
     world *w = *state;
@@ -438,10 +375,10 @@ static void a_group_that_may_be_made_and_not_acknowledged_is_reported_once(void 
              w->redis.socket);
     add_entries(w, 0, 300);
     start_committing(w);
-    await_all(w);
-    await_words(w, "cannot be acknowledged");
-    sleep_ms(3500); // more than one poll
-    assert_int_equal(times_said(w, "cannot be acknowledged"), 1);
+    live_await(&w->run);
+    await_said(&w->run.box, "cannot be acknowledged");
+    sleep_ms(2500); // more than one poll
+    assert_int_equal(times_said(&w->run.box, "cannot be acknowledged"), 1);
     redis_command(&w->redis, "ACL SETUSER reader +xack");
     (void)finish_acknowledged(w, "reef");
 }
@@ -454,27 +391,16 @@ static void a_stream_that_may_be_asked_about_and_not_read_is_reported_once(void 
              w->redis.socket);
     add_entries(w, 0, 300);
     live_start(&w->run);
-    await_words(w, "retrying");
+    await_said(&w->run.box, "retrying");
     sleep_ms(2000); // several tries
-    assert_int_equal(times_said(w, "retrying"), 1);
-    assert_int_equal(times_said(w, "is back"), 0);
+    assert_int_equal(times_said(&w->run.box, "retrying"), 1);
+    assert_int_equal(times_said(&w->run.box, "is back"), 0);
     redis_command(&w->redis, "ACL SETUSER reader +xread");
     (void)live_finish(&w->run);
-    assert_int_equal(times_said(w, "is back"), 1);
+    assert_int_equal(times_said(&w->run.box, "is back"), 1);
 }
 
 // ---- what may be trimmed ------------------------------------------------------------------------
-
-static void await_id(const world *w, const char *key, const char *id) {
-    for (int i = 0;; i++, sleep_ms(100)) {
-        json_t *source = source_status(w);
-        const char *is = json_string_value(json_object_get(source, key));
-        bool there = is != NULL && strcmp(is, id) == 0;
-        if (!there && i == 300) fail_msg("%s is %s, not %s", key, is ? is : "absent", id);
-        json_decref(source);
-        if (there) return;
-    }
-}
 
 static void what_may_be_trimmed_is_what_a_commit_has(void **state) {
     world *w = *state;
@@ -482,26 +408,26 @@ static void what_may_be_trimmed_is_what_a_commit_has(void **state) {
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     start_without_commits(w);
     add_entries(w, 0, 300);
-    await_all(w);
-    await_id(w, "last_id", "300-1");
-    await_id(w, "committed_id", "0-0");
-    (void)reefd_ask(&w->run.box, "{\"command\": \"commit\"}");
-    await_id(w, "committed_id", "300-1");
+    live_await(&w->run);
+    await_text(&w->run.box, "sources.0.last_id", "300-1");
+    await_text(&w->run.box, "sources.0.committed_id", "0-0");
+    (void)reefd_tell(&w->run.box, "commit");
+    await_text(&w->run.box, "sources.0.committed_id", "300-1");
     // Read ahead of a commit, they are not in it.
-    (void)reefd_ask(&w->run.box, "{\"command\": \"pause\"}");
+    (void)reefd_tell(&w->run.box, "pause");
     add_entries(w, 300, 350);
-    await_id(w, "last_id", "350-1");
-    (void)reefd_ask(&w->run.box, "{\"command\": \"snapshot\", \"name\": \"one\"}");
+    await_text(&w->run.box, "sources.0.last_id", "350-1");
+    reefd_snapshot(&w->run.box, "one");
     sleep_ms(500);
-    await_id(w, "committed_id", "300-1");
+    await_text(&w->run.box, "sources.0.committed_id", "300-1");
     redis_command(&w->redis, "XTRIM stream MINID 300-2"); // as the protocol allows
-    live_end(&w->run, SIGKILL);
+    reefd_kill(&w->run.box);
     start_without_commits(w);
-    await_all(w);
-    await_id(w, "last_id", "350-1");
-    await_id(w, "committed_id", "300-1"); // known from the start
+    live_await(&w->run);
+    await_text(&w->run.box, "sources.0.last_id", "350-1");
+    await_text(&w->run.box, "sources.0.committed_id", "300-1"); // known from the start
     (void)live_finish(&w->run);
-    assert_int_equal(times_said(w, "were removed"), 0);
+    assert_int_equal(times_said(&w->run.box, "were removed"), 0);
 }
 
 // ---- an entry that was cut ----------------------------------------------------------------------
@@ -518,27 +444,21 @@ static reef_status write_cut_place(void *context, reef_txn *txn, reef_error *err
 
 // A pool as of a daemon that ended when the first bytes of the stream's entry 2-1 were in a commit.
 static void feed_half(const world *w, const char *half, size_t entry_bytes) {
-    reef_error err = {0};
+    reef_error err;
     reef_store *store = NULL;
-    reef_trainer *trainer = NULL;
     reef_commit commit;
     char mark[200];
     snprintf(mark, sizeof(mark),
              "{\"after\":\"0-0\",\"ordinal\":0,\"skip\":0,\"entries\":[[\"2-1\",%zu]]}",
              entry_bytes);
     cut_place place = {.name = w->run.source, .mark = mark};
-    assert_int_equal(
-        reef_store_open(&store, w->run.box.pool, &(reef_store_options){.write = true}, &err),
-        REEF_OK);
-    assert_int_equal(
-        reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err), REEF_OK);
+    reef_trainer *trainer = pool_train(w->run.box.pool, &store);
     assert_int_equal(reef_trainer_feed(trainer, w->run.source, (const uint8_t *)half, strlen(half),
                                        NULL, NULL, &err),
                      REEF_OK);
     reef_trainer_on_commit(trainer, write_cut_place, &place);
     assert_int_equal(reef_trainer_commit(trainer, &commit, &err), REEF_OK);
-    reef_trainer_close(trainer);
-    reef_store_close(store);
+    pool_train_end(store, trainer);
 }
 
 static void an_entry_that_was_removed_half_read_is_reported(void **state) {

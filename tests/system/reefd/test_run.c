@@ -12,28 +12,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TEXT_BYTES 20007 // not a multiple of a batch
+#define TEXT_BYTES 12007 // not a multiple of a batch
 #define BATCH_BYTES 32
 
-#define RUN(box, input, ...) reefd_run(box, input, (const char *const[]){__VA_ARGS__, NULL})
+// The sandbox's text, or what it reads from standard input, to the end.
+#define LEARN(box, ...) assert_int_equal(RUN(box, "--source", (box)->text, __VA_ARGS__), 0)
+
+static void learn_from(const sandbox *box, int input, int code) {
+    assert_int_equal(reefd_run(box, input, (const char *const[]){"--source", "-", NULL}), code);
+}
+
+// With these arguments and no other.
+#define BARE(box, ...) reefd_wait(reefd_start(box, -1, (const char *const[]){__VA_ARGS__, NULL}))
 
 static int setup(void **state) {
-    sandbox *box = calloc(1, sizeof(*box));
-    sandbox_make(box);
-    sandbox_make_pool(box);
+    sandbox *box = sandbox_new(state, sizeof(*box));
     write_text(box->text, TEXT_BYTES, 1);
-    *state = box;
     return 0;
-}
-
-static int teardown(void **state) {
-    sandbox_remove(*state);
-    free(*state);
-    return 0;
-}
-
-static void assert_same_root(const reef_commit *a, const reef_commit *b) {
-    assert_memory_equal(a->root, b->root, REEF_HASH_BYTES);
 }
 
 // The last line of a --json-log; every line must be an object.
@@ -41,35 +36,26 @@ static json_t *last_event(const sandbox *box) {
     char *text = read_text(box->messages, NULL);
     json_t *event = NULL;
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
-        json_decref(event);
-        event = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-        if (!json_is_object(event)) fail_msg("no JSON object: %s", line);
-        assert_true(json_is_string(json_object_get(event, "event")));
-        assert_true(json_is_integer(json_object_get(event, "unix_ms")));
+        event = json_of_text(line);
+        (void)string(event, "event");
+        (void)integer(event, "unix_ms");
     }
-    assert_non_null(event);
-    return keep(event);
-}
-
-static int64_t count_in(const json_t *object, const char *key) {
-    assert_true(json_is_integer(json_object_get(object, key)));
-    return json_integer_value(json_object_get(object, key));
+    return event;
 }
 
 // ---- the stream ---------------------------------------------------------------------------------
 
 static void a_file_is_accepted_to_its_last_byte(void **state) {
     const sandbox *box = *state;
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--json-log"), 0);
+    LEARN(box, "--json-log");
     json_t *event = last_event(box);
-    assert_string_equal(json_string_value(json_object_get(event, "event")), "ended");
-    assert_int_equal(count_in(event, "stream_bytes") + count_in(event, "carried_bytes"),
-                     TEXT_BYTES);
+    assert_string_equal(string(event, "event"), "ended");
+    assert_int_equal(integer(event, "stream_bytes") + integer(event, "carried_bytes"), TEXT_BYTES);
     reef_commit commit = pool_commit(box);
-    assert_int_equal(count_in(event, "commit"), commit.number);
+    assert_int_equal(integer(event, "commit"), commit.number);
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(commit.root, root);
-    assert_string_equal(json_string_value(json_object_get(event, "root")), root);
+    assert_string_equal(string(event, "root"), root);
     assert_in_range(commit.stream_bytes, TEXT_BYTES - WAITING_BYTES, TEXT_BYTES);
     assert_int_equal(commit.step, commit.stream_bytes / BATCH_BYTES);
     pool_check(box);
@@ -77,33 +63,33 @@ static void a_file_is_accepted_to_its_last_byte(void **state) {
 
 static void running_again_with_nothing_new_changes_nothing(void **state) {
     const sandbox *box = *state;
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0);
+    LEARN(box, NULL);
     reef_commit first = pool_commit(box);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0);
+    LEARN(box, NULL);
     reef_commit second = pool_commit(box);
     assert_int_equal(first.number, second.number);
-    assert_same_root(&first, &second);
+    assert_same(&first, &second);
 }
 
 static void a_file_that_grew_is_read_on(void **state) {
     const sandbox *box = *state;
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0);
+    LEARN(box, NULL);
     reef_commit whole = pool_commit(box);
 
-    assert_int_equal(truncate(box->text, 12345), 0);
+    assert_int_equal(truncate(box->text, 6345), 0);
     sandbox_make_pool(box);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0);
+    LEARN(box, NULL);
     reef_commit part = pool_commit(box);
     assert_true(part.stream_bytes < whole.stream_bytes);
     write_text(box->text, TEXT_BYTES, 1); // begins with the same bytes
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0);
+    LEARN(box, NULL);
     reef_commit rest = pool_commit(box);
-    assert_same_root(&whole, &rest);
+    assert_same(&whole, &rest);
 }
 
 static void threads_and_commits_leave_no_trace(void **state) {
     const sandbox *box = *state;
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--threads", "1"), 0);
+    LEARN(box, "--threads", "1");
     reef_commit one = pool_commit(box);
     static const char *const OTHERS[][6] = {
         {"--threads", "2", "--commit-steps", "7", "--commit-seconds", "0"},
@@ -113,12 +99,11 @@ static void threads_and_commits_leave_no_trace(void **state) {
     for (size_t i = 0; i < sizeof(OTHERS) / sizeof(*OTHERS); i++) {
         sandbox_make_pool(box);
         const char *const *more = OTHERS[i];
-        assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, more[0], more[1],
-                             more[2], more[3], more[4], more[5]),
-                         0);
+        assert_int_equal(
+            RUN(box, "--source", box->text, more[0], more[1], more[2], more[3], more[4], more[5]),
+            0);
         reef_commit other = pool_commit(box);
-        assert_same_root(&one, &other);
-        assert_int_equal(one.step, other.step);
+        assert_same(&one, &other);
     }
 }
 
@@ -127,19 +112,17 @@ static void several_sources_follow_each_other(void **state) {
     char second[192];
     snprintf(second, sizeof(second), "file:%s/second", box->directory);
     write_text(second + strlen("file:"), 5001, 2);
-    assert_int_equal(
-        RUN(box, -1, "--pool", box->pool, "--source", box->text, "--source", second, "--json-log"),
-        0);
+    assert_int_equal(RUN(box, "--source", box->text, "--source", second, "--json-log"), 0);
     json_t *event = last_event(box);
-    assert_int_equal(count_in(event, "stream_bytes") + count_in(event, "carried_bytes"),
+    assert_int_equal(integer(event, "stream_bytes") + integer(event, "carried_bytes"),
                      TEXT_BYTES + 5001);
     reef_commit together = pool_commit(box);
     // The same in two runs: the end of a run is not a boundary of the stream.
     sandbox_make_pool(box);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", second), 0);
+    LEARN(box, NULL);
+    assert_int_equal(RUN(box, "--source", second), 0);
     reef_commit apart = pool_commit(box);
-    assert_same_root(&together, &apart);
+    assert_same(&together, &apart);
 }
 
 // A child writes the file into a pipe in pieces of changing, odd sizes.
@@ -167,7 +150,7 @@ static int start_feeder(const char *path, size_t piece_max, pid_t *feeder) {
 static void standard_input_is_the_same_however_it_is_cut(void **state) {
     const sandbox *box = *state;
     int file = open(box->text, O_RDONLY);
-    assert_int_equal(RUN(box, file, "--pool", box->pool, "--source", "-"), 0);
+    learn_from(box, file, 0);
     close(file);
     reef_commit whole = pool_commit(box);
     assert_in_range(whole.stream_bytes, TEXT_BYTES - WAITING_BYTES, TEXT_BYTES);
@@ -176,59 +159,45 @@ static void standard_input_is_the_same_however_it_is_cut(void **state) {
         sandbox_make_pool(box);
         pid_t feeder = 0;
         int input = start_feeder(box->text, PIECES[i], &feeder);
-        pid_t daemon = reefd_start(
-            box, input, (const char *const[]){"--pool", box->pool, "--source", "-", NULL});
+        learn_from(box, input, 0);
         close(input);
-        assert_int_equal(reefd_wait(daemon), 0);
         assert_int_equal(reefd_wait(feeder), 0);
         reef_commit cut = pool_commit(box);
-        assert_same_root(&whole, &cut);
+        assert_same(&whole, &cut);
     }
 }
 
 static void standard_input_continues_the_stream(void **state) {
     const sandbox *box = *state;
     int file = open(box->text, O_RDONLY);
-    assert_int_equal(RUN(box, file, "--pool", box->pool, "--source", "-"), 0);
+    learn_from(box, file, 0);
     reef_commit whole = pool_commit(box);
     sandbox_make_pool(box);
     char head[192];
     snprintf(head, sizeof(head), "%s/head", box->directory);
-    write_text(head, 10001, 1); // the first bytes of the same text
+    write_text(head, 5001, 1); // the first bytes of the same text
     int first = open(head, O_RDONLY);
-    assert_int_equal(RUN(box, first, "--pool", box->pool, "--source", "-"), 0);
+    learn_from(box, first, 0);
     close(first);
-    assert_int_equal(lseek(file, 10001, SEEK_SET), 10001);
-    assert_int_equal(RUN(box, file, "--pool", box->pool, "--source", "-"), 0);
+    assert_int_equal(lseek(file, 5001, SEEK_SET), 5001);
+    learn_from(box, file, 0);
     close(file);
     reef_commit rest = pool_commit(box);
-    assert_same_root(&whole, &rest);
+    assert_same(&whole, &rest);
 }
 
 // The same bytes from a file and from standard input differ in the name of the cursor only.
 static void a_file_and_standard_input_teach_the_same(void **state) {
     const sandbox *box = *state;
-    size_t bytes = 0;
-    char *text = read_text(box->text, &bytes);
-    reef_score scores[2] = {{0}, {0}};
+    char *text = read_text(box->text, NULL);
+    reef_score scores[2];
     for (size_t i = 0; i < 2; i++) {
-        reef_error err = {0};
-        reef_store *store = NULL;
-        reef_model *model = NULL;
         int file = open(box->text, O_RDONLY);
         sandbox_make_pool(box);
-        assert_int_equal(RUN(box, file, "--pool", box->pool, "--source", i ? "-" : box->text), 0);
+        const char *const arguments[] = {"--source", i ? "-" : box->text, NULL};
+        assert_int_equal(reefd_run(box, file, arguments), 0);
         close(file);
-        assert_int_equal(reef_store_open(&store, box->pool, &(reef_store_options){0}, &err),
-                         REEF_OK);
-        assert_int_equal(
-            reef_model_open(&model, store, NULL, &(reef_model_options){.threads = 1}, &err),
-            REEF_OK);
-        assert_int_equal(reef_model_score(model, (const uint8_t *)text, 2000, NULL, &scores[i],
-                                          NULL, NULL, &err),
-                         REEF_OK);
-        reef_model_close(model);
-        reef_store_close(store);
+        scores[i] = pool_score(box->pool, NULL, text, 2000, NULL);
     }
     assert_true(scores[0].bits > 0 && scores[0].bits == scores[1].bits);
 }
@@ -236,13 +205,13 @@ static void a_file_and_standard_input_teach_the_same(void **state) {
 static void bytes_that_fill_no_batch_are_kept(void **state) {
     const sandbox *box = *state;
     write_text(box->text, 5, 1);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--json-log"), 0);
+    LEARN(box, "--json-log");
     json_t *event = last_event(box);
-    assert_int_equal(count_in(event, "step"), 0);
-    assert_int_equal(count_in(event, "carried_bytes"), 5);
-    const char *next = json_string_value(json_object_get(event, "next"));
+    assert_int_equal(integer(event, "step"), 0);
+    assert_int_equal(integer(event, "carried_bytes"), 5);
+    const char *next = string(event, "next");
     assert_non_null(strstr(next, "less than a step learns from, and waits"));
-    assert_int_equal(count_in(event, "commit"), pool_commit(box).number);
+    assert_int_equal(integer(event, "commit"), pool_commit(box).number);
 }
 
 static void any_bytes_are_text(void **state) {
@@ -253,7 +222,7 @@ static void any_bytes_are_text(void **state) {
         fputc((int)(seed >> 40 & 0xff), file);
     }
     fclose(file);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0);
+    LEARN(box, NULL);
     pool_check(box);
 }
 
@@ -266,10 +235,10 @@ static void odd_paths_have_cursors_too(void **state) {
     assert_int_equal(mkdir(path, 0700), 0);
     snprintf(path, sizeof(path), "%s/%s/odd\xff%.60s", box->directory, part, part);
     write_text(path, 3000, 1);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", path, "--json-log"), 0);
+    assert_int_equal(RUN(box, "--source", path, "--json-log"), 0);
     reef_commit first = pool_commit(box);
     assert_true(first.step > 0);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", path), 0);
+    assert_int_equal(RUN(box, "--source", path), 0);
     assert_int_equal(pool_commit(box).number, first.number); // it knew where it was
 }
 
@@ -280,19 +249,18 @@ static void what_cannot_be_read_ends_before_training(void **state) {
     reef_commit before = pool_commit(box);
     char path[192];
     snprintf(path, sizeof(path), "file:%s/absent", box->directory);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--source", path),
-                     66);
+    assert_int_equal(RUN(box, "--source", box->text, "--source", path), 66);
     assert_true(reefd_said(box, "reefd: cannot read '") &&
                 reefd_said(box, "absent': No such file"));
     snprintf(path, sizeof(path), "file:%s", box->directory);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", path), 66);
+    assert_int_equal(RUN(box, "--source", path), 66);
     assert_true(reefd_said(box, "it is a directory"));
     snprintf(path, sizeof(path), "file:%s/fifo", box->directory);
     assert_int_equal(mkfifo(path + strlen("file:"), 0600), 0);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", path), 66);
+    assert_int_equal(RUN(box, "--source", path), 66);
     assert_true(reefd_said(box, "not a regular file"));
     int directory = open(box->directory, O_RDONLY);
-    assert_int_equal(RUN(box, directory, "--pool", box->pool, "--source", "-"), 66);
+    learn_from(box, directory, 66);
     close(directory);
     assert_true(reefd_said(box, "standard input is a directory"));
     assert_int_equal(pool_commit(box).number, before.number);
@@ -303,24 +271,20 @@ static void what_was_asked_for_wrongly_is_a_usage_error(void **state) {
     char twice[192], socket[256] = "/tmp/";
     snprintf(twice, sizeof(twice), "file:%s", box->text);
     memset(socket + 5, 's', 200);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", "tcp:localhost:1"), 64);
+    assert_int_equal(RUN(box, "--source", "tcp:localhost:1"), 64);
     assert_true(reefd_said(box, "unknown kind of source 'tcp'"));
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", "file:"), 64);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--source", twice),
-                     64);
+    assert_int_equal(RUN(box, "--source", "file:"), 64);
+    assert_int_equal(RUN(box, "--source", box->text, "--source", twice), 64);
     assert_true(reefd_said(box, "given twice"));
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--frobnicate"), 64);
+    assert_int_equal(RUN(box, "--source", box->text, "--frobnicate"), 64);
     assert_true(reefd_said(box, "'--frobnicate'") && reefd_said(box, "reefd --help"));
-    assert_int_equal(RUN(box, -1, "--source", box->text), 64);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--socket", socket),
-                     64);
+    assert_int_equal(BARE(box, "--source", box->text), 64);
+    assert_int_equal(RUN(box, "--source", box->text, "--socket", socket), 64);
     assert_true(reefd_said(box, "205 bytes") && reefd_said(box, "--socket"));
-    assert_int_equal(
-        RUN(box, -1, "--pool", box->pool, "--source", box->text, "--socket", "/nonexistent/socket"),
-        66);
+    assert_int_equal(RUN(box, "--source", box->text, "--socket", "/nonexistent/socket"), 66);
     assert_true(reefd_said(box, "there is no directory '/nonexistent'"));
     setenv("REEF_ISA", "abacus", 1);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 64);
+    assert_int_equal(RUN(box, "--source", box->text), 64);
     unsetenv("REEF_ISA");
     assert_true(reefd_said(box, "abacus"));
 }
@@ -329,12 +293,8 @@ static void what_was_asked_for_wrongly_is_a_usage_error(void **state) {
 static void know_sources(const sandbox *box, size_t count) {
     reef_error err;
     reef_store *store = NULL;
-    reef_trainer *trainer = NULL;
     reef_commit commit;
-    assert_int_equal(reef_store_open(&store, box->pool, &(reef_store_options){.write = true}, &err),
-                     REEF_OK);
-    assert_int_equal(
-        reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err), REEF_OK);
+    reef_trainer *trainer = pool_train(box->pool, &store);
     for (size_t i = 0; i < count; i++) {
         char name[24];
         snprintf(name, sizeof(name), "%zu", i);
@@ -342,8 +302,7 @@ static void know_sources(const sandbox *box, size_t count) {
             reef_trainer_feed(trainer, name, (const uint8_t *)"x", 1, NULL, NULL, &err), REEF_OK);
     }
     assert_int_equal(reef_trainer_commit(trainer, &commit, &err), REEF_OK);
-    reef_trainer_close(trainer);
-    reef_store_close(store);
+    pool_train_end(store, trainer);
 }
 
 // Found while it trains, the same would look like a full disk, and be retried for ever.
@@ -354,58 +313,55 @@ static void more_sources_than_a_pool_can_have_are_refused_at_once(void **state) 
     write_text(other, 1000, 2);
     know_sources(box, REEF_SOURCE_COUNT_MAX - 1);
     reef_commit before = pool_commit(box);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--source", other),
-                     64);
+    assert_int_equal(RUN(box, "--source", box->text, "--source", other), 64);
     assert_true(reefd_said(box, "2 of the sources are new") && reefd_said(box, "dir:PATH"));
     assert_int_equal(pool_commit(box).number, before.number);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0); // the last one
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0); // is known
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", other), 64);
+    LEARN(box, NULL); // the last one
+    LEARN(box, NULL); // is known
+    assert_int_equal(RUN(box, "--source", other), 64);
 }
 
 static void a_missing_pool_is_not_found(void **state) {
     const sandbox *box = *state;
     char path[192];
     snprintf(path, sizeof(path), "%s/nowhere", box->directory);
-    assert_int_equal(RUN(box, -1, "--pool", path, "--source", box->text), 66);
+    assert_int_equal(BARE(box, "--pool", path, "--source", box->text), 66);
     assert_true(reefd_said(box, "nowhere"));
-    assert_int_not_equal(RUN(box, -1, "--pool", box->directory, "--source", box->text), 0);
+    assert_int_not_equal(BARE(box, "--pool", box->directory, "--source", box->text), 0);
 }
 
 static void an_empty_stream_is_an_error(void **state) {
     const sandbox *box = *state;
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", "-"), 66);
+    assert_int_equal(RUN(box, "--source", "-"), 66);
     assert_true(reefd_said(box, "the stream is empty: nothing to train on in standard input"));
     assert_int_equal(truncate(box->text, 0), 0);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--source", "-"), 66);
+    assert_int_equal(RUN(box, "--source", box->text, "--source", "-"), 66);
     assert_true(reefd_said(box, box->text) && reefd_said(box, "and the others"));
     write_text(box->text, 100, 1);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--source", "-"), 0);
+    LEARN(box, "--source", "-");
 }
 
 static void a_file_shorter_than_its_cursor_is_an_error(void **state) {
     const sandbox *box = *state;
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0);
+    LEARN(box, NULL);
     reef_commit before = pool_commit(box);
     assert_int_equal(truncate(box->text, 100), 0);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 65);
-    assert_true(reefd_said(box, "has 100 bytes") && reefd_said(box, "already read 20007"));
+    assert_int_equal(RUN(box, "--source", box->text), 65);
+    assert_true(reefd_said(box, "has 100 bytes") && reefd_said(box, "already read 12007"));
     assert_int_equal(pool_commit(box).number, before.number);
 }
 
 static void a_second_daemon_is_refused_with_the_pid_of_the_first(void **state) {
-    const sandbox *box = *state;
-    pid_t first = reefd_start(box, -1, (const char *const[]){"--pool", box->pool, "--stay", NULL});
-    reefd_await(box, first);
+    sandbox *box = *state;
+    START(box, "--stay");
     char socket[192], number[32];
     snprintf(socket, sizeof(socket), "%s/other.sock", box->directory);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 75);
-    snprintf(number, sizeof(number), "%d", (int)first);
+    assert_int_equal(RUN(box, "--source", box->text), 75);
+    snprintf(number, sizeof(number), "%d", (int)box->pid);
     assert_true(reefd_said(box, number));
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--socket", socket),
-                     75);
-    json_decref(reefd_ask(box, "{\"command\": \"stop\"}")); // the first one still answers
-    assert_int_equal(reefd_wait(first), 0);
+    assert_int_equal(RUN(box, "--source", box->text, "--socket", socket), 75);
+    (void)reefd_tell(box, "stop"); // the first one still answers
+    reefd_await_end(box);
 }
 
 // Threads of a process whose niceness is that much above its own.
@@ -427,53 +383,43 @@ static size_t threads_nicer_by(pid_t pid, int niceness) {
 static void training_gives_way_to_replies(void **state) {
     // Under nice all threads of the daemon begin with that niceness, and there is less to see.
     if (getpriority(PRIO_PROCESS, 0) > 0) skip();
-    const sandbox *box = *state;
-    const char *const arguments[] = {"--pool", box->pool,   "--source", box->text,
-                                     "--stay", "--threads", "2",        NULL};
-    pid_t pid = reefd_start(box, -1, arguments);
-    reefd_await(box, pid);
+    sandbox *box = *state;
+    START(box, "--source", box->text, "--stay", "--threads", "2");
     // The trainer's own thread, and once they have worked its worker and that of its memory.
-    for (int i = 0; i < 1000 && threads_nicer_by(pid, 5) < 3; i++) sleep_ms(10);
-    assert_int_equal(threads_nicer_by(pid, 5), 3);
-    assert_in_range(threads_nicer_by(pid, 0), 2, 100); // the loop and queries
-    (void)reefd_ask(box, "{\"command\": \"stop\"}");
-    assert_int_equal(reefd_wait(pid), 0);
+    for (int i = 0; i < 1000 && threads_nicer_by(box->pid, 5) < 3; i++) sleep_ms(10);
+    assert_int_equal(threads_nicer_by(box->pid, 5), 3);
+    assert_in_range(threads_nicer_by(box->pid, 0), 2, 100); // the loop and queries
+    reefd_end(box);
 }
 
 static void quiet_says_nothing_and_others_say_where_they_are(void **state) {
     const sandbox *box = *state;
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text, "--quiet"), 0);
-    size_t bytes = 1;
-    free(read_text(box->messages, &bytes));
-    assert_int_equal(bytes, 0);
+    LEARN(box, "--quiet");
+    assert_string_equal(read_text(box->messages, NULL), "");
     sandbox_make_pool(box);
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0);
+    LEARN(box, NULL);
     assert_true(reefd_said(box, "reefd: started: ") && reefd_said(box, "reefd: ended: step "));
     assert_true(reefd_said(box, ", next reef score POOL FILE"));
-    assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", "absent", "--quiet"), 66);
+    assert_int_equal(RUN(box, "--source", "absent", "--quiet"), 66);
     assert_true(reefd_said(box, "reefd: cannot read 'absent'"));
 }
 
 static void help_and_version_end_with_0(void **state) {
     const sandbox *box = *state;
-    assert_int_equal(RUN(box, -1, "--help"), 0);
-    assert_int_equal(RUN(box, -1, "--version"), 0);
+    assert_int_equal(BARE(box, "--help"), 0);
+    assert_int_equal(BARE(box, "--version"), 0);
 }
 
 // What stays as it was is not told again: an idle daemon fills no journal.
 static void an_idle_daemon_says_nothing(void **state) {
-    const sandbox *box = *state;
-    sandbox_make_pool(box);
-    pid_t pid = reefd_start(
-        box, -1, (const char *const[]){"--pool", box->pool, "--source", "push:web", NULL});
-    reefd_await(box, pid);
-    sleep_ms(32000); // three times as long as between two lines
-    assert_int_equal(kill(pid, SIGTERM), 0);
-    assert_int_equal(reefd_wait(pid), 0);
-    char *said = read_text(box->messages, NULL);
-    const char *first = strstr(said, "waiting, generation 0");
-    assert_non_null(first);
-    assert_null(strstr(first + 1, "waiting, generation 0"));
+    sandbox *box = *state;
+    assert_int_equal(setenv("REEF_TEST_PROGRESS", "0.1", 1), 0);
+    START(box, "--source", "push:web");
+    assert_int_equal(unsetenv("REEF_TEST_PROGRESS"), 0);
+    await_said(box, "waiting, generation 0");
+    sleep_ms(2000); // what comes twice a second, if it comes
+    reefd_end(box);
+    assert_int_equal(times_said(box, "waiting, generation 0"), 1);
 }
 
 static void one_file_under_two_names_is_refused(void **state) {
@@ -486,35 +432,32 @@ static void one_file_under_two_names_is_refused(void **state) {
     assert_int_equal(link(box->text, followed + strlen("follow:")), 0);
     const char *const names[] = {other, followed};
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(reefd_run(box, -1,
-                                   (const char *const[]){"--pool", box->pool, "--source", box->text,
-                                                         "--source", names[i], NULL}),
-                         64);
+        assert_int_equal(RUN(box, "--source", box->text, "--source", names[i]), 64);
         assert_true(reefd_said(box, "are one file, which is read once"));
     }
     assert_int_equal(unlink(followed + strlen("follow:")), 0);
 }
 
-TESTS(SET_UP(a_file_is_accepted_to_its_last_byte),
-      SET_UP(running_again_with_nothing_new_changes_nothing),
-      SET_UP(a_file_that_grew_is_read_on),
-      SET_UP(threads_and_commits_leave_no_trace),
-      SET_UP(several_sources_follow_each_other),
-      SET_UP(standard_input_is_the_same_however_it_is_cut),
-      SET_UP(standard_input_continues_the_stream),
-      SET_UP(a_file_and_standard_input_teach_the_same),
-      SET_UP(bytes_that_fill_no_batch_are_kept),
-      SET_UP(any_bytes_are_text),
-      SET_UP(odd_paths_have_cursors_too),
-      SET_UP(what_cannot_be_read_ends_before_training),
-      SET_UP(what_was_asked_for_wrongly_is_a_usage_error),
-      SET_UP(more_sources_than_a_pool_can_have_are_refused_at_once),
-      SET_UP(a_missing_pool_is_not_found),
-      SET_UP(an_empty_stream_is_an_error),
-      SET_UP(a_file_shorter_than_its_cursor_is_an_error),
-      SET_UP(a_second_daemon_is_refused_with_the_pid_of_the_first),
-      SET_UP(training_gives_way_to_replies),
-      SET_UP(quiet_says_nothing_and_others_say_where_they_are),
-      SET_UP(an_idle_daemon_says_nothing),
-      SET_UP(one_file_under_two_names_is_refused),
-      SET_UP(help_and_version_end_with_0))
+TESTS(BOX(a_file_is_accepted_to_its_last_byte),
+      BOX(running_again_with_nothing_new_changes_nothing),
+      BOX(a_file_that_grew_is_read_on),
+      BOX(threads_and_commits_leave_no_trace),
+      BOX(several_sources_follow_each_other),
+      BOX(standard_input_is_the_same_however_it_is_cut),
+      BOX(standard_input_continues_the_stream),
+      BOX(a_file_and_standard_input_teach_the_same),
+      BOX(bytes_that_fill_no_batch_are_kept),
+      BOX(any_bytes_are_text),
+      BOX(odd_paths_have_cursors_too),
+      BOX(what_cannot_be_read_ends_before_training),
+      BOX(what_was_asked_for_wrongly_is_a_usage_error),
+      BOX(more_sources_than_a_pool_can_have_are_refused_at_once),
+      BOX(a_missing_pool_is_not_found),
+      BOX(an_empty_stream_is_an_error),
+      BOX(a_file_shorter_than_its_cursor_is_an_error),
+      BOX(a_second_daemon_is_refused_with_the_pid_of_the_first),
+      BOX(training_gives_way_to_replies),
+      BOX(quiet_says_nothing_and_others_say_where_they_are),
+      BOX(an_idle_daemon_says_nothing),
+      BOX(one_file_under_two_names_is_refused),
+      BOX(help_and_version_end_with_0))
