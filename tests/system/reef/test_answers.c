@@ -92,29 +92,16 @@ static char *resolve(const world *w, const char *word) {
     return text;
 }
 
-static const json_t *member(const json_t *value, const char *path) {
-    while (value != NULL && *path == '.') {
-        char name[40];
-        size_t length = strcspn(path + 1, ".=");
-        snprintf(name, sizeof(name), "%.*s", (int)length, path + 1);
-        value = json_is_array(value) ? json_array_get(value, (size_t)atoi(name))
-                                     : json_object_get(value, name);
-        path += 1 + length;
-    }
-    return value;
-}
-
 static void check(const answer *a, const world *w, const program *p) {
     if (p->code != a->code) fail_msg("reef %s: exit %d: %s", a->typed, p->code, p->err);
     if (a->code != 0 && (p->out[0] != '\0' || line_count(p->err) != 1))
         fail_msg("reef %s: not one line: %s%s", a->typed, p->out, p->err);
     if (a->says[0] == '.') {
-        json_t *document = json_loads(p->out, JSON_REJECT_DUPLICATES, NULL);
-        const json_t *found = member(document, a->says);
-        char *text = found != NULL ? json_dumps(found, JSON_ENCODE_ANY) : NULL;
-        if (text == NULL || strcmp(text, strchr(a->says, '=') + 1) != 0)
-            fail_msg("reef %s: %s is %s", a->typed, a->says, text != NULL ? text : p->out);
-        free(text);
+        char *path = formatted("%s", a->says + 1), *wanted = strchr(path, '=');
+        *wanted++ = '\0';
+        const json_t *found = json_at(json_of_text(p->out), path);
+        char *text = found != NULL ? keep(json_dumps(found, JSON_ENCODE_ANY)) : p->out;
+        if (strcmp(text, wanted) != 0) fail_msg("reef %s: %s is %s", a->typed, path, text);
         return;
     }
     bool absent = a->says[0] == '!';
@@ -136,7 +123,6 @@ static void each_is_answered(void **state) {
         program p;
         program_run(&p, argv, NULL);
         check(&ANSWERS[i], w, &p);
-        while (count > 1) free((char *)argv[--count]);
     }
 }
 
