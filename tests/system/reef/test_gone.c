@@ -96,184 +96,57 @@ static void names_are_found_as_they_are_typed(void **state) {
 }
 
 // What version 0.1 of the development had, as a user typed it.
-static const char *const COMMANDS[] = {"init",
-                                       "run",
-                                       "train",
-                                       "status",
-                                       "top",
-                                       "commit",
-                                       "pause",
-                                       "resume",
-                                       "drain",
-                                       "reload",
-                                       "ingest",
-                                       "stop",
-                                       "seal",
-                                       "grow",
-                                       "branch",
-                                       "consolidate",
-                                       "freeze",
-                                       "thaw",
-                                       "snapshot create",
-                                       "snapshot list",
-                                       "snapshot show",
-                                       "snapshot diff",
-                                       "snapshot restore",
-                                       "snapshot remove",
-                                       "snapshot prune",
-                                       "export pool",
-                                       "export generation",
-                                       "export model",
-                                       "shards",
-                                       "compress",
-                                       "expand",
-                                       "import",
-                                       "eval",
-                                       "predict",
-                                       "score",
-                                       "generate",
-                                       "kind list",
-                                       "kind show",
-                                       "kind name",
-                                       "kind recover",
-                                       "kind near",
-                                       "kind merge",
-                                       "prune",
-                                       "generations",
-                                       "experts",
-                                       "usage",
-                                       "compact",
-                                       "timeline",
-                                       "verify",
-                                       "plot loss",
-                                       "plot forgetting",
-                                       "plot usage",
-                                       "plot growth",
-                                       "report",
-                                       "experiment isoflop",
-                                       "experiment experts",
-                                       "experiment active",
-                                       "experiment batchnorm",
-                                       "experiment datasets",
-                                       "bench step",
-                                       "bench readers",
-                                       "bench ranks",
-                                       "bench peer",
-                                       "bench scale",
-                                       "bench store",
-                                       "bench usage",
-                                       "bench context",
-                                       "bench kinds",
-                                       "config show",
-                                       "config check",
-                                       "completion",
-                                       "version",
-                                       "help"};
-static const char *const FIELDS[] = {"adapt-ffw",
-                                     "adapt-position",
-                                     "adapt-whole",
-                                     "adapters",
-                                     "asking",
-                                     "attention-heads",
-                                     "average",
-                                     "batch",
-                                     "batch-norm",
-                                     "beta1",
-                                     "beta2",
-                                     "bn-momentum",
-                                     "boundaries",
-                                     "boundary-bytes",
-                                     "boundary-mark",
-                                     "branch-new",
-                                     "capacity-share",
-                                     "capacity-uses",
-                                     "clip",
-                                     "context",
-                                     "context-memory",
-                                     "copy-experts",
-                                     "cut-windows",
-                                     "d-ffw",
-                                     "d-key",
-                                     "d-model",
-                                     "decay",
-                                     "draw-from",
-                                     "drift-bits",
-                                     "drift-confirm",
-                                     "drift-hold",
-                                     "drift-share",
-                                     "drift-warmup",
-                                     "drift-window",
-                                     "drift-z",
-                                     "epsilon",
-                                     "ewc-weight",
-                                     "expert",
-                                     "expert-rate",
-                                     "experts-max",
-                                     "ffw",
-                                     "fire-max",
-                                     "gate",
-                                     "gate-decay",
-                                     "gate-negatives",
-                                     "growth",
-                                     "heads",
-                                     "image-columns",
-                                     "inputs",
-                                     "kinds-max",
-                                     "layers",
-                                     "leak-max",
-                                     "learning-rate",
-                                     "lwf-temperature",
-                                     "lwf-weight",
-                                     "memory",
-                                     "model",
-                                     "moe-capacity",
-                                     "moe-experts",
-                                     "net-share",
-                                     "previous-bytes",
-                                     "recognition",
-                                     "recycle-after",
-                                     "rehearse",
-                                     "replay-share",
-                                     "reservoir-bytes",
-                                     "reservoir-window",
-                                     "retain-weight",
-                                     "return-bytes",
-                                     "ridge",
-                                     "score",
-                                     "seal-dtype",
-                                     "seed",
-                                     "side",
-                                     "side-new",
-                                     "size-new",
-                                     "sparse-slots",
-                                     "strategy",
-                                     "subkeys",
-                                     "subkeys-new",
-                                     "topk",
-                                     "vector-gate",
-                                     "vocab",
-                                     "warmup",
-                                     "weigh-older"};
-static const char *const SETTINGS[] = {
-    "pool",       "source",         "threads",    "memory",       "open-max",
-    "pool-max",   "snapshot-every", "keep",       "commit-steps", "commit-seconds",
-    "patience",   "rank-deadline",  "new-shards", "turn",         "streams",
-    "join-every", "commit-retries", "scrub-rate", "journal",      "socket",
-    "http",       "http-token",     "stay",       "json-log",     "quiet"};
+static const char COMMANDS[] =
+    "init,run,train,status,top,commit,pause,resume,drain,reload,ingest,stop,seal,grow,branch,"
+    "consolidate,freeze,thaw,snapshot create,snapshot list,snapshot show,snapshot diff,"
+    "snapshot restore,snapshot remove,snapshot prune,export pool,export generation,"
+    "export model,shards,compress,expand,import,eval,predict,score,generate,kind list,"
+    "kind show,kind name,kind recover,kind near,kind merge,prune,generations,experts,usage,"
+    "compact,timeline,verify,plot loss,plot forgetting,plot usage,plot growth,report,"
+    "experiment isoflop,experiment experts,experiment active,experiment batchnorm,"
+    "experiment datasets,bench step,bench readers,bench ranks,bench peer,bench scale,"
+    "bench store,bench usage,bench context,bench kinds,config show,config check,completion,"
+    "version,help";
+static const char FIELDS[] =
+    "adapt-ffw,adapt-position,adapt-whole,adapters,asking,attention-heads,average,batch,"
+    "batch-norm,beta1,beta2,bn-momentum,boundaries,boundary-bytes,boundary-mark,branch-new,"
+    "capacity-share,capacity-uses,clip,context,context-memory,copy-experts,cut-windows,d-ffw,"
+    "d-key,d-model,decay,draw-from,drift-bits,drift-confirm,drift-hold,drift-share,"
+    "drift-warmup,drift-window,drift-z,epsilon,ewc-weight,expert,expert-rate,experts-max,ffw,"
+    "fire-max,gate,gate-decay,gate-negatives,growth,heads,image-columns,inputs,kinds-max,"
+    "layers,leak-max,learning-rate,lwf-temperature,lwf-weight,memory,model,moe-capacity,"
+    "moe-experts,net-share,previous-bytes,recognition,recycle-after,rehearse,replay-share,"
+    "reservoir-bytes,reservoir-window,retain-weight,return-bytes,ridge,score,seal-dtype,seed,"
+    "side,side-new,size-new,sparse-slots,strategy,subkeys,subkeys-new,topk,vector-gate,vocab,"
+    "warmup,weigh-older";
+static const char SETTINGS[] =
+    "pool,source,threads,memory,open-max,pool-max,snapshot-every,keep,commit-steps,"
+    "commit-seconds,patience,rank-deadline,new-shards,turn,streams,join-every,commit-retries,"
+    "scrub-rate,journal,socket,http,http-token,stay,json-log,quiet";
+
+static bool command_is_known(const char *name) {
+    return reef_cli_command_find(name) != NULL || reef_gone_report(name, NULL, NULL);
+}
+
+static bool field_is_known(const char *name) {
+    return reef_cli_config_field(name) != NULL || reef_gone_report("init", name, NULL) ||
+           strcmp(name, "memory") == 0; // an option of another meaning
+}
+
+static bool setting_is_known(const char *name) {
+    return reefd_has(name) || reef_gone_report("reefd", name, NULL);
+}
+
+static void all_are_known(const char *names, bool (*is_known)(const char *name)) {
+    char *rest = keep(reef_cli_format("%s", names));
+    for (char *name; (name = strtok_r(rest, ",", &rest)) != NULL;)
+        if (!is_known(name)) fail_msg("%s went without a word", name);
+}
 
 static void nothing_went_without_a_word(void **state) {
-    for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(COMMANDS[0]); i++)
-        if (reef_cli_command_find(COMMANDS[i]) == NULL &&
-            !reef_gone_report(COMMANDS[i], NULL, NULL))
-            fail_msg("the command %s", COMMANDS[i]);
-    for (size_t i = 0; i < sizeof(FIELDS) / sizeof(FIELDS[0]); i++)
-        if (reef_cli_config_field(FIELDS[i]) == NULL &&
-            !reef_gone_report("init", FIELDS[i], NULL) &&
-            strcmp(FIELDS[i], "memory") != 0) // an option of another meaning
-            fail_msg("the field %s", FIELDS[i]);
-    for (size_t i = 0; i < sizeof(SETTINGS) / sizeof(SETTINGS[0]); i++)
-        if (!reefd_has(SETTINGS[i]) && !reef_gone_report("reefd", SETTINGS[i], NULL))
-            fail_msg("the setting %s", SETTINGS[i]);
+    all_are_known(COMMANDS, command_is_known);
+    all_are_known(FIELDS, field_is_known);
+    all_are_known(SETTINGS, setting_is_known);
 }
 
 TESTS(ALONE(what_is_gone_is_answered_and_not_there),
