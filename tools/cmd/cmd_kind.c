@@ -348,7 +348,6 @@ static reef_status reply_recovery(reef_cli_call *cli,
 
 // A dry run only reads the pool; free *out.
 static reef_status recover(const reef_cli_call *cli,
-                           bool dry_run,
                            reef_kind_recovery **out,
                            size_t *count,
                            reef_error *err) {
@@ -359,9 +358,10 @@ static reef_status recover(const reef_cli_call *cli,
     *out = NULL;
     *count = 0;
     reef_status status =
-        reef_store_open(&store, cli->pool, &(reef_store_options){.write = !dry_run}, err);
+        reef_store_open(&store, cli->pool, &(reef_store_options){.write = !cli->dry_run}, err);
     if (status == REEF_OK) status = reef_trainer_open(&trainer, store, &options, err);
-    if (status == REEF_OK) status = reef_trainer_kinds_recover(trainer, dry_run, out, count, err);
+    if (status == REEF_OK)
+        status = reef_trainer_kinds_recover(trainer, cli->dry_run, out, count, err);
     reef_trainer_close(trainer);
     if (store != NULL) reef_store_close(store);
     return status;
@@ -375,7 +375,7 @@ reef_status reef_cmd_kind_recover(reef_cli_call *cli, reef_error *err) {
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_cli_kinds_read(&pool, &list, err);
     reef_cli_pool_close(&pool);
-    if (status == REEF_OK) status = recover(cli, cli->dry_run, &kinds, &count, err);
+    if (status == REEF_OK) status = recover(cli, &kinds, &count, err);
     if (status == REEF_OK) status = reply_recovery(cli, &list, kinds, count, err);
     free(kinds);
     reef_kind_list_release(&list);

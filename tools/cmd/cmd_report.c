@@ -321,13 +321,6 @@ static reef_status measure_domains(report *r,
 
 // ---- what is written ----------------------------------------------------------------------------
 
-static json_t *offsets_json(const uint64_t *offsets, size_t count) {
-    json_t *array = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(array, json_integer((json_int_t)offsets[i]));
-    return array;
-}
-
 static json_t *errors_json(const report *r) {
     json_t *array = json_array();
     for (size_t i = 0; i < r->truth_count; i++) {
@@ -378,8 +371,10 @@ static json_t *report_json(const report *r,
                                  "matrix", reef_matrix_json(&r->matrix), "asof_forgetting_bits",
                                  reef_cli_real(r->asof_forgetting), "task_free_forgetting_bits",
                                  reef_cli_real(r->task_free_forgetting));
-    json_object_set_new(document, "boundaries_true", offsets_json(r->truth, r->truth_count));
-    json_object_set_new(document, "boundaries_found", offsets_json(r->found, r->found_count));
+    json_object_set_new(document, "boundaries_true",
+                        reef_chart_offsets_json(r->truth, r->truth_count));
+    json_object_set_new(document, "boundaries_found",
+                        reef_chart_offsets_json(r->found, r->found_count));
     json_object_set_new(document, "boundary_error_bytes", errors_json(r));
     json_object_set_new(document, "learned_share", shares);
     json_object_set_new(document, "stream_bytes",

@@ -128,7 +128,7 @@ static void draw_plot(FILE *out, const void *context) {
 }
 
 static json_t *chart_json(const reef_loss_chart *chart) {
-    json_t *points = json_array(), *found = json_array();
+    json_t *points = json_array();
     for (size_t i = 0; i < chart->count; i++) {
         const reef_point *point = &chart->points[i];
         // The member's name carries the unit, so that no reader mistakes one for another.
@@ -140,9 +140,8 @@ static json_t *chart_json(const reef_loss_chart *chart) {
                               (json_int_t)point->generation, "batches",
                               (json_int_t)reef_cli_point_batches(point)));
     }
-    for (size_t i = 0; i < chart->found_count; i++)
-        json_array_append_new(found, json_integer((json_int_t)chart->found[i]));
-    return json_pack("{s:o, s:o}", "points", points, "boundaries_found", found);
+    return json_pack("{s:o, s:o}", "points", points, "boundaries_found",
+                     reef_chart_offsets_json(chart->found, chart->found_count));
 }
 
 static reef_status print_plot(reef_cli_call *cli, const reef_loss_chart *chart, reef_error *err) {

@@ -328,8 +328,7 @@ reef_status reef_cli_model_open(reef_model **out,
     if (status != REEF_OK) return status;
     const reef_lost_kind *lost = reef_model_lost_kinds(*out, &count);
     // Without the list they have no names, which is no reason to say nothing.
-    if (count > 0 && reef_cli_kinds_read(&pool, &kinds, NULL) != REEF_OK)
-        kinds = (reef_kind_list){0};
+    if (count > 0) (void)!reef_cli_kinds_read(&pool, &kinds, NULL);
     for (size_t i = 0; i < count; i++)
         tell(cli, as_of == NULL ? "now" : as_of, reef_kind_list_name(&kinds, lost[i].kind),
              &lost[i]);

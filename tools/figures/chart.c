@@ -46,6 +46,13 @@ uint64_t *reef_chart_boundaries(const reef_cli_pool *pool, size_t *count) {
     return positions;
 }
 
+json_t *reef_chart_offsets_json(const uint64_t *offsets, size_t count) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(array, json_integer((json_int_t)offsets[i]));
+    return array;
+}
+
 // ---- loss over the stream -----------------------------------------------------------------------
 //
 // In the dots of braille patterns (U+2800): 2 x 4 dots a character.
@@ -149,7 +156,7 @@ void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart) {
     for (int c = 0; c < COLUMNS; c++) fputs("\xe2\x94\x80", out);
     fputc('\n', out);
     print_marks(out, chart, x_max);
-    // Bytes have units of their own (kB, MB); tokens and rows are only counted.
+    // Bytes have units of their own (kB, MB); rows are only counted.
     if (strcmp(chart->unit, "byte") == 0)
         fprintf(out, "       0%*s\n", COLUMNS - 1, CLI_BYTES((uint64_t)x_max));
     else

@@ -26,6 +26,7 @@ void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart);
 
 /** Stream positions where the generations after the first were opened; on the heap. */
 uint64_t *reef_chart_boundaries(const reef_cli_pool *pool, size_t *count);
+json_t *reef_chart_offsets_json(const uint64_t *offsets, size_t count);
 /** A round distance between ticks, so that about `ticks` of them fit into `range`. */
 double reef_chart_tick(double range, int ticks);
 /** Losses with each replaced by the median of its neighbourhood; on the heap. */

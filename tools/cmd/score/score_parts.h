@@ -45,9 +45,6 @@ void reef_scored_lines_init(reef_scored_lines *out,
                             double mean);
 void reef_scored_lines_release(reef_scored_lines *lines); // accepts zeros
 
-/** Bits a byte of a line, its end counted. */
-double reef_scored_line_rate(const reef_scored_line *line);
-
 // ---- sessions.c: sessions -----------------------------------------------------------------------
 //
 // Lines of a text that belong together: a session is all lines that share an id, such as that of a

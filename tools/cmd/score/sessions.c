@@ -41,10 +41,6 @@ void reef_scored_lines_release(reef_scored_lines *lines) {
     *lines = (reef_scored_lines){0};
 }
 
-double reef_scored_line_rate(const reef_scored_line *line) {
-    return line->bits / (double)(line->bytes + line->ended);
-}
-
 // ---- sessions -----------------------------------------------------------------------------------
 
 typedef struct member {
