@@ -131,7 +131,6 @@ reef_status reef_cmd_generate(reef_cli_call *cli, reef_error *err) {
                                  out, err);
     if (status == REEF_OK) status = reply_generate(cli, &r, out, err);
 
-// All released here, in every outcome; each takes NULL or an empty object.
 cleanup:
     free(out);
     reef_model_close(model);

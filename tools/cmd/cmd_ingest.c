@@ -88,7 +88,6 @@ static reef_status skip_bytes(feed *f, reef_error *err) {
     while (left > 0) {
         size_t want = left < BATCH_BYTES_MAX ? (size_t)left : BATCH_BYTES_MAX;
         ssize_t got = read(f->fd, f->buffer, want);
-        // A signal is not the end of input.
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return reef_cli_read_failed(f->path, "read", errno, err);
         // The offset was that of another file, or the file was cut.
@@ -322,7 +321,6 @@ static reef_status cut_off(const ingestion *in, const reef_error *reason, reef_e
 }
 
 static reef_status send_all(ingestion *in, reef_error *err) {
-    // Reason is kept apart: `cut_off` puts it into a longer message.
     reef_error reason;
     for (;;) {
         reef_status status = feed_next(&in->feed, &reason);

@@ -108,7 +108,6 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
     json_t *result = NULL;
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
-    // A taken name is found before anything is asked of the daemon.
     status = check_free(&pool, name, err);
     reef_cli_pool_close(&pool);
     // Through the daemon where one runs: the snapshot is then of its last commit.
@@ -322,7 +321,6 @@ reef_status reef_cmd_snapshot_restore(reef_cli_call *cli, reef_error *err) {
     if (status != REEF_OK) return status;
     if (cli->json) return reef_cli_reply(cli, restoration_json(cli, &done, in_place), err);
     reef_config config;
-    // Read after the change, from the pool that was changed or read.
     status = read_config(cli, &config, err);
     if (status == REEF_OK) print_restoration(cli, &config, &done, in_place);
     return status;
@@ -396,7 +394,6 @@ static reef_status mark_damaged(reef_txn *txn, choices *list, const char *name, 
     const reef_error why = *err;
     reef_status status = reef_snapshot_read(txn, name, &found, err);
     if (status != REEF_ERR_CORRUPT)
-        // The earlier message says what is damaged.
         return reef_fail(err, REEF_ERR_CORRUPT, "%.180s; its whole name is needed to remove it",
                          why.message);
     if (mark_name(list, name)) return REEF_OK;

@@ -205,7 +205,6 @@ static void take_absence(top *t) {
     bool daemon = false;
     t->data.trouble = t->seen ? "the daemon has gone; waiting for one to come back"
                               : "no daemon runs; waiting for one";
-    // Nothing changes until a daemon runs again.
     if (!t->data.daemon && t->data.status != NULL) return;
     // A daemon may have started in between; the next poll asks it.
     if (reef_status_read(t->cli, &status, &daemon, NULL) != REEF_OK || daemon) {

@@ -201,7 +201,6 @@ reef_status reef_cmd_verify(reef_cli_call *cli, reef_error *err) {
         print_report(cli, &options, &report, seconds);
     }
     json_decref(found.lines);
-    // The report was shown; the exit code says that the pool is damaged.
     if (status == REEF_OK && report.damaged > 0)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "%.160s is damaged: %" PRIu64 " of %" PRIu64 " records", cli->pool,

@@ -133,10 +133,8 @@ static void put_head(view *v) {
         put_line(v, TOP_BOLD, "%s   %s", d->pool, d->status != NULL ? "as of its last commit" : "");
     if (d->trouble != NULL) put_line(v, TOP_ALARM, "%s", d->trouble);
     if (!d->daemon) return;
-    // No reply: the process may be stopped or swapping.
     if (d->age > SILENT_SECONDS)
         put_line(v, TOP_ALARM, "the daemon has not answered for %s", CLI_DURATION(d->age));
-    // Replies, but training stands still although there is work.
     else if (d->still > STALL_SECONDS)
         put_line(v, TOP_ALARM, "training has not advanced for %s", CLI_DURATION(d->still));
     // Commits that fail are the worst: what is trained now could be lost.

@@ -77,7 +77,6 @@ reef_status reef_matrix_measure(reef_matrix *matrix,
     }
     free(kept);
     reef_cli_progress_end(&progress);
-    // A matrix with missing rows must not be shown.
     if (status != REEF_OK) reef_matrix_release(matrix);
     return status;
 }

@@ -186,7 +186,6 @@ static reef_status score_next(
         reef_status status = score_text(scorer, first, err);
         if (status != REEF_OK) return status;
         keep_recent(scorer, scorer->text + first, taken);
-        // Only the new bytes: the context was scored before.
         memcpy(bits, scorer->bits + first, taken * sizeof(*bits));
         bits += taken;
     }
@@ -430,7 +429,6 @@ static reef_status follow_lines(watch *w, reef_error *err) {
         if (state == LINES_READ) status = on_lines(w, lines, bytes, err);
         report_state(w, state);
         if (state != LINES_NONE_NOW) continue;
-        // What was there at the beginning has been read.
         w->silent = 0;
         // While waiting, the read transaction is released, so that the daemon can reuse pages.
         reef_model_unpin(w->scorer.model);
