@@ -41,7 +41,7 @@ static json_t *check_pool(const char *pool, const reef_verify_scope *scope) {
                                         .on_damage = on_damage,
                                         .context = lines};
     uint64_t begin = uv_hrtime();
-    reef_status status = reef_store_verify_with(pool, &options, &report, &err);
+    reef_status status = reef_store_verify(pool, &options, &report, &err);
     double seconds = (double)(uv_hrtime() - begin) / 1e9;
     // Damage is a result of a check, not an error. Anything else means that the check could not be
     // done.

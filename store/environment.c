@@ -13,11 +13,9 @@
 #define _XOPEN_SOURCE 700 // for realpath, which POSIX has since 2008 and glibc hides without this
 #include "store_internal.h"
 
-#include "pool_create.h"
 #include "pool_file.h"
 #include "record.h"
 #include "reef_pool_check.h"
-#include "schema.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -318,7 +316,7 @@ reef_status reef_environment_open(reef_environment **out,
     *out = NULL;
     (void)pthread_once(&once, heed_forks);
     if (options->create) { // before the list is locked: no write transaction runs under its mutex
-        reef_status status = reef_pool_create(path, &writer_fd, err);
+        reef_status status = reef_pool_make(path, reef_pool_fill_empty, NULL, &writer_fd, err);
         if (status != REEF_OK) return status;
     }
     pthread_mutex_lock(&list_mutex);
@@ -371,10 +369,8 @@ static reef_status reopen(reef_environment *environment, reef_error *err) {
 // transaction that runs out of it is lost.
 static reef_status grow_if_needed(reef_environment *environment, reef_error *err) {
     MDB_envinfo info;
-    MDB_stat stat;
-    if (mdb_env_info(environment->lmdb, &info) != 0 || mdb_env_stat(environment->lmdb, &stat) != 0)
-        return REEF_OK;
-    uint64_t used_bytes = ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize;
+    if (mdb_env_info(environment->lmdb, &info) != 0) return REEF_OK;
+    uint64_t used_bytes = reef_lmdb_used_bytes(environment->lmdb);
     uint64_t map_bytes = info.me_mapsize;
     if (!environment->map_full && used_bytes <= map_bytes - map_bytes / 4) return REEF_OK;
     environment->map_full = false;

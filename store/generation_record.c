@@ -170,6 +170,82 @@ reef_status reef_generation_put(reef_txn *txn,
     return status;
 }
 
+// ---- removing -----------------------------------------------------------------------------------
+//
+// All of a generation (rows, tensors, moments, flags, memory, visits and, of the open one, totals of
+// usage), or what it holds of one kind's visits.
+
+// Of one database; the generation's number is `skip` bytes into the key.
+static reef_status drop_records(
+    reef_txn *txn, reef_db db, uint32_t generation, size_t skip, reef_error *err) {
+    reef_walk walk = {.db = db, .from_bytes = skip + 4};
+    const reef_key *key = &walk.key;
+    reef_put_be32(walk.from + skip, generation);
+    for (;;) {
+        reef_status status = reef_walk_next(&walk, txn, err);
+        // Of usage only the totals match.
+        bool its = status == REEF_OK && !walk.done && key->generation == generation &&
+                   key->level == 0 && key->window == 0;
+        if (its) status = reef_record_remove(txn, key, err);
+        if (status != REEF_OK || !its) return status;
+    }
+}
+
+static reef_status drop(reef_txn *txn, uint32_t generation, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (reef_db db = 0; status == REEF_OK && db < REEF_DB_COUNT; db++)
+        if (reef_db_in_generation(db)) status = drop_records(txn, db, generation, 0, err);
+    return status;
+}
+
+reef_status reef_generation_remove(reef_txn *txn, uint32_t generation, reef_error *err) {
+    const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = generation};
+    reef_status status = drop(txn, generation, err);
+    return status == REEF_OK ? reef_record_remove(txn, &key, err) : status;
+}
+
+#define USAGE_KEY_GENERATION 12 // after level u32 and window u64
+
+reef_status reef_generation_clear(reef_txn *txn, uint32_t generation, reef_error *err) {
+    reef_status status = reef_txn_writable(txn, err);
+    if (status != REEF_OK) return status;
+    if (generation != txn->sealed_count || generation >= txn->generation_count)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "cannot clear generation %" PRIu32 " of pool %s: it is not the open one",
+                         generation, txn->store->path);
+    status = drop(txn, generation, err);
+    if (status == REEF_OK)
+        status = drop_records(txn, REEF_DB_USAGE, generation, USAGE_KEY_GENERATION, err);
+    return status;
+}
+
+// ---- one kind's visits --------------------------------------------------------------------------
+
+// The keys of a visit's records begin with holder and kind. So does that of the holder's list,
+// which is kind 0's by its key.
+static bool is_list(const reef_key *key) {
+    return key->layer == 0 && strcmp(key->name, REEF_VISIT_LIST) == 0;
+}
+
+reef_status reef_visit_drop(
+    reef_txn *txn, uint32_t holder, uint32_t kind, bool dry_run, uint64_t *bytes, reef_error *err) {
+    reef_walk walk = {.db = REEF_DB_VISITS, .from_bytes = 8};
+    const reef_key *key = &walk.key;
+    reef_status status = dry_run ? REEF_OK : reef_txn_writable(txn, err);
+    reef_put_be32(walk.from, holder);
+    reef_put_be32(walk.from + 4, kind);
+    *bytes = 0;
+    while (status == REEF_OK) {
+        status = reef_walk_next(&walk, txn, err);
+        if (status != REEF_OK || walk.done || key->generation != holder || key->layer != kind)
+            break;
+        if (is_list(key)) continue;
+        *bytes += walk.bytes;
+        if (!dry_run) status = reef_record_remove(txn, key, err);
+    }
+    return status;
+}
+
 // ---- sealing ------------------------------------------------------------------------------------
 
 reef_status reef_generation_seal(
@@ -182,7 +258,7 @@ reef_status reef_generation_seal(
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot seal generation %" PRIu32 ": it is sealed already", generation);
     // Moments go first, so that the root covers exactly what a sealed generation keeps.
-    status = reef_records_drop(txn, REEF_DB_MOMENTS, generation, 0, err);
+    status = drop_records(txn, REEF_DB_MOMENTS, generation, 0, err);
     if (status == REEF_OK) status = reef_generation_root(txn, generation, record.root, err);
     if (status != REEF_OK) return status;
     record.sealed = true;

@@ -13,6 +13,7 @@
 
 #include "pool_file.h"
 #include "reef_byte_order.h"
+#include "store_internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -381,10 +382,9 @@ reef_status reef_pages_meta(reef_pages *file, reef_error *err) {
                     err);
 }
 
-reef_status reef_pages_meta_of(reef_pages *file,
-                               uint64_t transaction,
-                               bool *found,
-                               reef_error *err) {
+// The same, with the meta page of the commit `transaction`. *found: it is one of the last two.
+// Errors: those of reef_pages_meta.
+static reef_status meta_of(reef_pages *file, uint64_t transaction, bool *found, reef_error *err) {
     uint8_t metas[2][META_BYTES] = {{0}};
     reef_status status = metas_read(file, metas, err);
     *found = false;
@@ -419,4 +419,23 @@ char *reef_pool_file_path(const char *path, const char *file) {
     char *joined = malloc(bytes);
     if (joined != NULL) snprintf(joined, bytes, "%s/%s", path, file);
     return joined;
+}
+
+// ---- the pages of a commit ----------------------------------------------------------------------
+
+// Commits between the start of a read and reading its meta page; a writer cannot win so often in a
+// row.
+#define PIN_ATTEMPTS_MAX 1000
+
+reef_status reef_pages_pin(reef_pages *pages, reef_store *store, reef_txn **txn, reef_error *err) {
+    for (int i = 0; i < PIN_ATTEMPTS_MAX; i++) {
+        bool found = false;
+        reef_txn_abort(*txn);
+        reef_status status = reef_txn_begin(txn, store, REEF_TXN_READ, err);
+        // Mostly the newest. But LMDB lets nobody begin on a commit whose meta page is not yet on
+        // the disk, which takes long, though all can read it there.
+        if (status == REEF_OK) status = meta_of(pages, mdb_txn_id((*txn)->lmdb), &found, err);
+        if (status != REEF_OK || found) return status;
+    }
+    return reef_fail(err, REEF_ERR_BUSY, "commits of pool %s do not pause", pages->path);
 }

@@ -62,14 +62,6 @@ void reef_pages_close(reef_pages *pages);
  */
 REEF_MUST_CHECK reef_status reef_pages_meta(reef_pages *pages, reef_error *err);
 /**
- * The same, with the meta page of the commit `transaction`. *found: it is one of the last two.
- * Errors: those of reef_pages_meta.
- */
-REEF_MUST_CHECK reef_status reef_pages_meta_of(reef_pages *pages,
-                                               uint64_t transaction,
-                                               bool *found,
-                                               reef_error *err);
-/**
  * Begin a read, so that the pages of its commit stay as they are, and read that commit's meta page.
  * A read in `*txn` is ended before; NULL: none. Errors: BUSY: commits do not pause; those of both.
  */

@@ -59,6 +59,13 @@ uint64_t reef_disk_free_bytes(const char *path) {
     return blocks * disk.f_frsize;
 }
 
+uint64_t reef_lmdb_used_bytes(MDB_env *lmdb) {
+    MDB_envinfo info;
+    MDB_stat stat;
+    if (mdb_env_info(lmdb, &info) != 0 || mdb_env_stat(lmdb, &stat) != 0) return 0;
+    return ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize;
+}
+
 // ---- creating -----------------------------------------------------------------------------------
 
 // What lies in a directory.
@@ -204,7 +211,7 @@ static reef_status directory_sync(const char *path, reef_error *err) {
     return status;
 }
 
-static reef_status parent_sync(const char *path, reef_error *err) {
+reef_status reef_parent_sync(const char *path, reef_error *err) {
     char *copy = strdup(path); // dirname may cut it
     if (copy == NULL) return no_memory(path, err);
     reef_status status = directory_sync(dirname(copy), err);
@@ -289,7 +296,7 @@ reef_status reef_pool_staging_leave(const char *path, const char *staging, reef_
     (void)staging_remove(staging);
     REEF_FAIL_POINT(MAKE_CLEANED);
     status = directory_sync(path, err);
-    return status == REEF_OK ? parent_sync(path, err) : status;
+    return status == REEF_OK ? reef_parent_sync(path, err) : status;
 }
 
 void reef_pool_directory_unmake(const char *path, bool made) {
@@ -485,24 +492,20 @@ static reef_status on_database(void *context,
                                const reef_page_node *node,
                                reef_error *err) {
     uint32_t *found = context;
-    for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
-        const char *name = reef_db_name(db);
-        if (strlen(name) != node->key_bytes || memcmp(name, node->key, node->key_bytes) != 0)
-            continue;
-        if (node->flags != NODE_SUBTREE || node->value_bytes != TREE_BYTES)
-            return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: database %s is not a tree",
-                             file->path, name);
-        // Noted before its tree is checked: it exists, even damaged.
-        *found |= UINT32_C(1) << db;
-        reef_page_tree tree;
-        reef_page_tree_parse(node->value, &tree);
-        if (tree.flags != 0)
-            return reef_fail(err, REEF_ERR_CORRUPT,
-                             "pool %s: what the list of databases says of %s is damaged",
-                             file->path, name);
-        return subtree_check(file, node, db == REEF_DB_META, err);
-    }
-    return REEF_OK; // not ours; nobody will read it
+    reef_db db = reef_db_named(node->key, node->key_bytes);
+    if (db == REEF_DB_COUNT) return REEF_OK; // not ours; nobody will read it
+    if (node->flags != NODE_SUBTREE || node->value_bytes != TREE_BYTES)
+        return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: database %s is not a tree", file->path,
+                         reef_db_name(db));
+    // Noted before its tree is checked: it exists, even damaged.
+    *found |= UINT32_C(1) << db;
+    reef_page_tree tree;
+    reef_page_tree_parse(node->value, &tree);
+    if (tree.flags != 0)
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "pool %s: what the list of databases says of %s is damaged", file->path,
+                         reef_db_name(db));
+    return subtree_check(file, node, db == REEF_DB_META, err);
 }
 
 static reef_status databases_check(reef_pages *file, reef_error *err) {

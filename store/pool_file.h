@@ -1,11 +1,11 @@
-// The pool's directory and files, read without mapping them. Private to the store.
+// The pool's directory and files: read without mapping them, made as a whole or not at all, and the
+// format that `meta` says they have. Private to the store.
 #ifndef REEF_POOL_FILE_H
 #define REEF_POOL_FILE_H
 
-#include "reef_error.h"
+#include "reef_store.h"
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <lmdb.h>
 #include <sys/types.h>
 
 /** `path` and a file name in it, on the heap; NULL when out of memory. */
@@ -92,7 +92,78 @@ REEF_MUST_CHECK reef_status reef_pool_access_fail(const char *path,
                                                   const char *doing,
                                                   reef_error *err);
 
+/** Sync the directory that holds `path`. */
+REEF_MUST_CHECK reef_status reef_parent_sync(const char *path, reef_error *err);
+
+/** Bytes of the pages that an environment uses, or used; 0 if unknown. */
+uint64_t reef_lmdb_used_bytes(MDB_env *lmdb);
 /** Free bytes of the file system that holds `path`, as this user sees it; UINT64_MAX if unknown. */
 uint64_t reef_disk_free_bytes(const char *path);
+
+// ---- making a pool ------------------------------------------------------------------------------
+
+/** Put a whole data.mdb, synced, into the directory `staging`. */
+typedef reef_status (*reef_pool_fill)(void *context, const char *staging, reef_error *err);
+
+/**
+ * Make a pool at `path` of what `fill` makes. What a process left that died while it made a pool
+ * here is removed first.
+ *
+ * writer_fd  written: the writer lock, or -1 after an error; NULL releases it
+ * Errors: INVALID when anything else but an empty directory is there; BUSY; FULL; IO; those of
+ * `fill`. After an error nothing is left, and the directory is removed if it was made here.
+ */
+REEF_MUST_CHECK reef_status reef_pool_make(
+    const char *path, reef_pool_fill fill, void *context, int *writer_fd, reef_error *err);
+
+/** Open the pool at `path` for writing, change it, close it. */
+REEF_MUST_CHECK reef_status reef_pool_change(const char *path,
+                                             reef_store_change change,
+                                             void *context,
+                                             reef_error *err);
+
+/**
+ * The data file of an empty pool in directory `path`, in one LMDB transaction; a reef_pool_fill.
+ */
+REEF_MUST_CHECK reef_status reef_pool_fill_empty(void *context, const char *path, reef_error *err);
+
+// ---- its format, and LMDB's codes ---------------------------------------------------------------
+
+/**
+ * Does meta say that the pool has our format? VERSION has its number, and of a development
+ * version's pool the commit that reads it; CORRUPT: the record is lost or damaged.
+ */
+REEF_MUST_CHECK reef_status reef_format_check(const char *path,
+                                              MDB_txn *txn,
+                                              MDB_dbi meta,
+                                              reef_error *err);
+/** Is the record of the last commit sound, or is there none yet? CORRUPT if it is damaged. */
+REEF_MUST_CHECK reef_status reef_last_commit_check(const char *path,
+                                                   MDB_env *lmdb,
+                                                   MDB_dbi meta,
+                                                   reef_error *err);
+
+/**
+ * Write a record of meta, of at most 56 bytes, and its sum into databases that are open in no store.
+ * Returns LMDB's code.
+ */
+int reef_meta_put(MDB_txn *txn,
+                  const MDB_dbi dbis[REEF_DB_COUNT],
+                  const reef_key *key,
+                  reef_dtype dtype,
+                  uint64_t commit,
+                  const void *payload,
+                  size_t bytes);
+/** The format record, into a new pool. */
+int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT]);
+
+/**
+ * The only translation of LMDB's codes into ours.
+ *
+ * bytes_needed  what was being written: EIO on a disk with less than that is a full disk
+ * doing         such as "write experts (generation 0, ...)"
+ */
+reef_status reef_lmdb_fail(
+    const char *path, int code, uint64_t bytes_needed, const char *doing, reef_error *err);
 
 #endif

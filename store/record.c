@@ -67,6 +67,14 @@ const char *reef_db_name(reef_db db) {
     return databases[db].name;
 }
 
+reef_db reef_db_named(const void *name, size_t bytes) {
+    reef_db db = 0;
+    while (db < REEF_DB_COUNT &&
+           (strlen(databases[db].name) != bytes || memcmp(databases[db].name, name, bytes) != 0))
+        db++;
+    return db;
+}
+
 bool reef_db_hashed(reef_db db) {
     assert(db < REEF_DB_COUNT);
     return databases[db].hashed;
@@ -84,6 +92,10 @@ bool reef_db_by_generation(reef_db db) {
     return db == REEF_DB_TENSORS || db == REEF_DB_EXPERTS || db == REEF_DB_MOMENTS ||
            db == REEF_DB_FLAGS || db == REEF_DB_GENERATIONS || db == REEF_DB_MEMORY ||
            db == REEF_DB_VISITS;
+}
+
+bool reef_db_in_generation(reef_db db) {
+    return reef_db_by_generation(db) && db != REEF_DB_GENERATIONS;
 }
 
 #define RECORD_MAGIC 0x46454552u // "REEF" in the file

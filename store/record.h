@@ -22,6 +22,8 @@ typedef struct reef_key_bytes {
 } reef_key_bytes;
 
 const char *reef_db_name(reef_db db);
+/** The database of that name; REEF_DB_COUNT: none. */
+reef_db reef_db_named(const void *name, size_t bytes);
 /** Does the database belong to the root hash? */
 bool reef_db_hashed(reef_db db);
 /** Do its records have an entry in `sums`? All but journal and series, which are short-lived. */
@@ -30,6 +32,8 @@ bool reef_db_summed(reef_db db);
 bool reef_db_has_records(reef_db db);
 /** Does its key begin with a generation? */
 bool reef_db_by_generation(reef_db db);
+/** Does it hold what a generation consists of? All of these but the list of generations. */
+bool reef_db_in_generation(reef_db db);
 
 /** INVALID names the field that is missing, too long, or set although the database has none. */
 REEF_MUST_CHECK reef_status reef_key_encode(const reef_key *key,

@@ -416,6 +416,30 @@ void reef_cursor_close(reef_cursor *cursor) {
     cursor->lmdb = NULL;
 }
 
+reef_status reef_walk_pass(reef_walk *walk, const reef_key *key, reef_error *err) {
+    reef_key_bytes encoded;
+    reef_status status = reef_key_encode(key, &encoded, err);
+    if (status != REEF_OK) return status;
+    memcpy(walk->from, encoded.data, encoded.bytes);
+    walk->from[encoded.bytes] = 0; // the least key that is greater
+    walk->from_bytes = encoded.bytes + 1;
+    return REEF_OK;
+}
+
+reef_status reef_walk_next(reef_walk *walk, reef_txn *txn, reef_error *err) {
+    reef_cursor cursor;
+    reef_status status =
+        reef_cursor_open(&cursor, txn, walk->db, walk->from, walk->from_bytes, err);
+    walk->done = status != REEF_OK || cursor.done;
+    if (!walk->done) {
+        status = reef_key_decode(walk->db, cursor.key.mv_data, cursor.key.mv_size, &walk->key,
+                                 walk->name, err);
+        walk->bytes = cursor.value.mv_size;
+    }
+    reef_cursor_close(&cursor);
+    return walk->done || status != REEF_OK ? status : reef_walk_pass(walk, &walk->key, err);
+}
+
 reef_status reef_db_last_u32(
     reef_txn *txn, reef_db db, uint32_t limit, uint32_t *out, reef_error *err) {
     uint8_t from[4];
@@ -545,21 +569,4 @@ reef_status reef_record_drop_damaged(reef_txn *txn, reef_db db, size_t *dropped,
         if (status != REEF_OK) return status;
         ++*dropped;
     }
-}
-
-reef_status reef_txn_failed(reef_txn *txn,
-                            reef_status status,
-                            const reef_error *reason,
-                            reef_error *err) {
-    if (txn->failure.status == REEF_OK) txn->failure = *reason;
-    return reef_fail(err, status, "%s", reason->message);
-}
-
-reef_status reef_txn_writable(const reef_txn *txn, reef_error *err) {
-    if (txn->mode != REEF_TXN_WRITE)
-        return reef_fail(err, REEF_ERR_INVALID, "pool %s: a read transaction cannot write",
-                         txn->store->path);
-    if (txn->failure.status != REEF_OK)
-        return reef_fail(err, txn->failure.status, "%s", txn->failure.message);
-    return REEF_OK;
 }

@@ -1,9 +1,8 @@
 // Making the databases of a pool, recognising one, and turning LMDB's codes into ours.
-#include "schema.h"
-
 #include "pool_file.h"
-#include "record.h"
+
 #include "reef_byte_order.h"
+#include "store_internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -94,27 +93,33 @@ reef_status reef_lmdb_fail(
 // meta "format": the version as u32. Its key, header and encoding stay the same in every version.
 static const reef_key format_key = {.db = REEF_DB_META, .name = REEF_FORMAT_NAME};
 
-static reef_key_bytes format_key_encode(void) {
+// One of the two records of meta that decide whether a pool is opened. NOT_FOUND is silent.
+static reef_status meta_read(const char *path,
+                             MDB_txn *txn,
+                             MDB_dbi meta,
+                             const reef_key *record,
+                             const char *doing,
+                             reef_view *out,
+                             reef_error *err) {
     reef_key_bytes encoded;
-    reef_status status = reef_key_encode(&format_key, &encoded, NULL);
-    assert(status == REEF_OK);
-    return encoded;
-}
-
-reef_status reef_format_check(const char *path, MDB_txn *txn, MDB_dbi meta, reef_error *err) {
-    reef_key_bytes encoded = format_key_encode();
+    uint8_t content[REEF_HASH_BYTES];
+    reef_status status = reef_key_encode(record, &encoded, err);
+    if (status != REEF_OK) return status;
     MDB_val key = {.mv_size = encoded.bytes, .mv_data = encoded.data};
     MDB_val value;
     int code = mdb_get(txn, meta, &key, &value);
-    if (code == MDB_NOTFOUND) // the databases are ours, so it had one
-        return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: its format version is lost", path);
-    if (code != 0) return reef_lmdb_fail(path, code, 0, "read the format version", err);
+    if (code == MDB_NOTFOUND) return REEF_ERR_NOT_FOUND;
+    if (code != 0) return reef_lmdb_fail(path, code, 0, doing, err);
+    return reef_record_parse(record, &encoded, value.mv_data, value.mv_size, out, content, err);
+}
 
+reef_status reef_format_check(const char *path, MDB_txn *txn, MDB_dbi meta, reef_error *err) {
     reef_view view;
-    uint8_t content[REEF_HASH_BYTES];
     uint8_t number[4];
     reef_status status =
-        reef_record_parse(&format_key, &encoded, value.mv_data, value.mv_size, &view, content, err);
+        meta_read(path, txn, meta, &format_key, "read the format version", &view, err);
+    if (status == REEF_ERR_NOT_FOUND) // the databases are ours, so it had one
+        return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: its format version is lost", path);
     if (status != REEF_OK) return status;
     if (view.bytes < sizeof(number))
         return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: the format version is cut short", path);
@@ -134,21 +139,11 @@ reef_status reef_format_check(const char *path, MDB_txn *txn, MDB_dbi meta, reef
 // The record of the last commit says what everything else is of: without it nothing can be
 // believed.
 static reef_status commit_check(const char *path, MDB_txn *txn, MDB_dbi meta, reef_error *err) {
-    static const reef_key commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME};
-    reef_key_bytes encoded;
     reef_error reason;
-    reef_status status = reef_key_encode(&commit_key, &encoded, err);
-    assert(status == REEF_OK);
-    MDB_val key = {.mv_size = encoded.bytes, .mv_data = encoded.data};
-    MDB_val value;
-    int code = mdb_get(txn, meta, &key, &value);
-    if (code == MDB_NOTFOUND) return REEF_OK; // nothing was committed yet
-    if (code != 0) return reef_lmdb_fail(path, code, 0, "read the last commit", err);
-
     reef_view view;
-    uint8_t content[REEF_HASH_BYTES];
-    status = reef_record_parse(&commit_key, &encoded, value.mv_data, value.mv_size, &view, content,
-                               &reason);
+    reef_status status =
+        meta_read(path, txn, meta, &reef_commit_key, "read the last commit", &view, &reason);
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK; // nothing was committed yet
     if (status == REEF_OK && view.bytes != REEF_COMMIT_BYTES)
         status =
             reef_fail(&reason, REEF_ERR_CORRUPT, "meta (name commit) has %zu bytes instead of %d",
@@ -167,25 +162,32 @@ reef_status reef_last_commit_check(const char *path, MDB_env *lmdb, MDB_dbi meta
     return status;
 }
 
-static int put_pair(
-    MDB_txn *txn, MDB_dbi dbi, void *key, size_t key_bytes, void *data, size_t data_bytes) {
-    MDB_val key_value = {.mv_size = key_bytes, .mv_data = key};
-    MDB_val value = {.mv_size = data_bytes, .mv_data = data};
-    return mdb_put(txn, dbi, &key_value, &value, 0);
+int reef_meta_put(MDB_txn *txn,
+                  const MDB_dbi dbis[REEF_DB_COUNT],
+                  const reef_key *key,
+                  reef_dtype dtype,
+                  uint64_t commit,
+                  const void *payload,
+                  size_t bytes) {
+    reef_key_bytes encoded;
+    uint8_t record[REEF_RECORD_HEADER_BYTES + REEF_COMMIT_BYTES];
+    uint8_t sum_key[REEF_SUM_KEY_BYTES_MAX] = {REEF_DB_META}, sum[REEF_SUM_BYTES];
+    reef_status status = reef_key_encode(key, &encoded, NULL);
+    assert(status == REEF_OK && bytes <= REEF_COMMIT_BYTES);
+    reef_put_le64(sum, commit);
+    reef_record_content_hash(REEF_DB_META, &encoded, dtype, payload, bytes, sum + 8);
+    reef_record_header_write(record, key, &encoded, dtype, commit, bytes, sum + 8);
+    memcpy(record + REEF_RECORD_HEADER_BYTES, payload, bytes);
+    memcpy(sum_key + 1, encoded.data, encoded.bytes);
+    MDB_val name = {encoded.bytes, encoded.data}, its_sum = {sizeof(sum), sum};
+    MDB_val value = {REEF_RECORD_HEADER_BYTES + bytes, record},
+            name_of_sum = {1 + encoded.bytes, sum_key};
+    int code = mdb_put(txn, dbis[REEF_DB_META], &name, &value, 0);
+    return code == 0 ? mdb_put(txn, dbis[REEF_DB_SUMS], &name_of_sum, &its_sum, 0) : code;
 }
 
 int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT]) {
-    reef_key_bytes encoded = format_key_encode();
-    uint8_t record[REEF_RECORD_HEADER_BYTES + 4];
-    uint8_t *payload = record + REEF_RECORD_HEADER_BYTES;
-    uint8_t sum_key[REEF_SUM_KEY_BYTES_MAX] = {REEF_DB_META};
-    uint8_t sum[REEF_SUM_BYTES] = {0}; // commit 0: before the first
-    reef_put_le32(payload, REEF_FORMAT_VERSION);
-    reef_record_content_hash(REEF_DB_META, &encoded, REEF_U32, payload, 4, sum + 8);
-    reef_record_header_write(record, &format_key, &encoded, REEF_U32, 0, 4, sum + 8);
-    memcpy(sum_key + 1, encoded.data, encoded.bytes);
-    int code =
-        put_pair(txn, dbis[REEF_DB_META], encoded.data, encoded.bytes, record, sizeof(record));
-    if (code != 0) return code;
-    return put_pair(txn, dbis[REEF_DB_SUMS], sum_key, 1 + encoded.bytes, sum, sizeof(sum));
+    uint8_t version[4];
+    reef_put_le32(version, REEF_FORMAT_VERSION);
+    return reef_meta_put(txn, dbis, &format_key, REEF_U32, 0, version, sizeof(version));
 }

@@ -8,10 +8,8 @@
 // Records are copied with the number of the commit that wrote them. Ranks may differ a little in
 // how they count commits (rank 0 also commits what is pushed), so the new pool's last commit has
 // the largest of their numbers: no record is from its future.
-#include "pool_create.h"
 #include "pool_file.h"
 #include "reef_shard.h"
-#include "schema.h"
 #include "shard_view.h"
 
 #include "reef_byte_order.h"
@@ -178,24 +176,11 @@ static reef_status walk(making *m, reef_db db, reef_error *err) {
 
 // The record of the last commit, with a number that no record is behind.
 static reef_status put_commit(making *m, reef_error *err) {
-    uint8_t record[REEF_RECORD_HEADER_BYTES + REEF_COMMIT_BYTES], sum[REEF_SUM_BYTES];
-    uint8_t sum_key[REEF_SUM_KEY_BYTES_MAX] = {REEF_DB_META};
-    uint8_t *payload = record + REEF_RECORD_HEADER_BYTES;
-    reef_key_bytes encoded;
-    reef_status status = reef_key_encode(&reef_commit_key, &encoded, err);
-    if (status != REEF_OK) return status;
+    uint8_t payload[REEF_COMMIT_BYTES];
     reef_commit_encode(&m->commit, payload);
-    reef_record_content_hash(REEF_DB_META, &encoded, REEF_BYTES, payload, REEF_COMMIT_BYTES,
-                             sum + 8);
-    reef_record_header_write(record, &reef_commit_key, &encoded, REEF_BYTES, m->commit.number,
-                             REEF_COMMIT_BYTES, sum + 8);
-    reef_put_le64(sum, m->commit.number);
-    memcpy(sum_key + 1, encoded.data, encoded.bytes);
-    status = put(m, REEF_DB_META, (MDB_val){encoded.bytes, encoded.data},
-                 (MDB_val){sizeof(record), record}, err);
-    if (status != REEF_OK) return status;
-    return put(m, REEF_DB_SUMS, (MDB_val){1 + encoded.bytes, sum_key}, (MDB_val){sizeof(sum), sum},
-               err);
+    int code = reef_meta_put(m->txn, m->dbis, &reef_commit_key, REEF_BYTES, m->commit.number,
+                             payload, sizeof(payload));
+    return code == 0 ? REEF_OK : target_failed(m, code, "write a record", err);
 }
 
 static reef_status copy_all(making *m, reef_error *err) {
@@ -215,13 +200,8 @@ static reef_status copy_all(making *m, reef_error *err) {
 
 static size_t map_bytes(const making *m) {
     size_t bytes = MAP_SPARE_BYTES;
-    for (size_t i = 0; i < m->source_count; i++) {
-        MDB_envinfo info;
-        MDB_stat stat;
-        MDB_env *lmdb = reef_environment_lmdb(m->sources[i]->environment);
-        if (mdb_env_info(lmdb, &info) == 0 && mdb_env_stat(lmdb, &stat) == 0)
-            bytes += 2 * (info.me_last_pgno + 1) * stat.ms_psize;
-    }
+    for (size_t i = 0; i < m->source_count; i++)
+        bytes += 2 * reef_lmdb_used_bytes(reef_environment_lmdb(m->sources[i]->environment));
     return bytes;
 }
 

@@ -1,7 +1,7 @@
 // All shards of a pool, made together: as a whole or not at all.
 //
 //   NEW.unfinished/          locked: nobody else makes shards here
-//   NEW.unfinished/rank-K/   each a pool, made like any other (pool_create.c)
+//   NEW.unfinished/rank-K/   each a pool, made like any other (store.c)
 //   NEW/                     its name when all of them are on the disk
 //
 // So a directory NEW has all shards of one pool, whenever the process died. The sources are not
@@ -9,12 +9,11 @@
 #include "pool_file.h"
 #include "reef_fail_point.h"
 #include "reef_shard.h"
-#include "store_internal.h"
+#include "shard_view.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,18 +33,12 @@ static reef_status no_memory(reef_error *err) {
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the names of shards");
 }
 
-static char *shard_path(const char *directory, uint32_t rank) {
-    char name[32];
-    (void)snprintf(name, sizeof(name), "rank-%" PRIu32, rank);
-    return reef_pool_file_path(directory, name);
-}
-
 // ---- what is left of a process that died --------------------------------------------------------
 
 // Only what this file makes: anything else stays, and is then in the way.
 static void sweep(const char *unfinished) {
     for (uint32_t rank = 0;; rank++) {
-        char *shard = shard_path(unfinished, rank);
+        char *shard = reef_view_shard_path(unfinished, rank);
         struct stat info;
         if (shard == NULL || stat(shard, &info) != 0) {
             free(shard);
@@ -69,17 +62,6 @@ static reef_status make_unfinished(const char *path, int *fd, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status sync_parent(const char *path, reef_error *err) {
-    char *copy = strdup(path); // dirname may cut it
-    if (copy == NULL) return no_memory(err);
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    reef_status status = REEF_OK;
-    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL)) status = fail_errno("sync", path, err);
-    if (fd >= 0) close(fd);
-    free(copy);
-    return status;
-}
-
 // ---- all of them --------------------------------------------------------------------------------
 
 static reef_status make_round(uint32_t round,
@@ -90,7 +72,7 @@ static reef_status make_round(uint32_t round,
                               reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t rank = 0; status == REEF_OK && rank < count; rank++) {
-        char *path = shard_path(directory, rank);
+        char *path = reef_view_shard_path(directory, rank);
         status = path == NULL ? no_memory(err) : make(context, round, rank, path, err);
         free(path);
         if (status == REEF_OK) REEF_FAIL_POINT(SHARD_MADE);
@@ -128,7 +110,7 @@ reef_status reef_shards_create(const char *to,
     // Within one directory, so that NEW appears whole or not at all.
     if (status == REEF_OK && rename(unfinished, to) != 0) status = fail_errno("create", to, err);
     if (status == REEF_OK)
-        status = sync_parent(to, err);
+        status = reef_parent_sync(to, err);
     else if (ours) {
         sweep(unfinished);
         (void)rmdir(unfinished);

@@ -101,7 +101,7 @@ struct reef_txn {
     void *exchange_context;
     reef_shard_exchange gather; // or NULL: its reads of divided records are not those of all ranks
     void *gather_context;
-    uint8_t *changes; // owned: keys of `sums` of divided records that changed, see shard_changes.c
+    uint8_t *changes; // owned: keys of `sums` of divided records that changed, see shard.c
     size_t change_count, change_capacity;
 };
 
@@ -122,6 +122,25 @@ REEF_MUST_CHECK reef_status reef_cursor_open(reef_cursor *cursor,
                                              reef_error *err);
 REEF_MUST_CHECK reef_status reef_cursor_next(reef_cursor *cursor, reef_txn *txn, reef_error *err);
 void reef_cursor_close(reef_cursor *cursor);
+
+/**
+ * A walk that may write: it seeks its next record each time, since a cursor does not survive a
+ * change of its database.
+ */
+typedef struct reef_walk {
+    reef_db db;
+    uint8_t from[REEF_SUM_KEY_BYTES_MAX]; // where it goes on
+    size_t from_bytes;
+    bool done;
+    reef_key key; // of the record that was found, and its bytes with their header
+    uint64_t bytes;
+    char name[REEF_NAME_BYTES_MAX + 1]; // backs key.name
+} reef_walk;
+
+/** The next record, or `done`. CORRUPT: its key is not one of the database. */
+REEF_MUST_CHECK reef_status reef_walk_next(reef_walk *walk, reef_txn *txn, reef_error *err);
+/** Go on behind a key. */
+REEF_MUST_CHECK reef_status reef_walk_pass(reef_walk *walk, const reef_key *key, reef_error *err);
 
 /** reef_record_put and reef_record_delete without the rules on who may write what. */
 REEF_MUST_CHECK reef_status reef_record_store(reef_txn *txn,
@@ -164,7 +183,7 @@ REEF_MUST_CHECK reef_status reef_sum_write(reef_txn *txn,
 /** The error of who asks for such a record. */
 reef_status reef_shard_fail_elsewhere(const reef_txn *txn, const reef_key *key, reef_error *err);
 #define REEF_CHANGE_KEY_BYTES 46                                        // of `sums`, at most
-#define REEF_CHANGE_BYTES (2 + REEF_CHANGE_KEY_BYTES + REEF_HASH_BYTES) // see shard_changes.c
+#define REEF_CHANGE_BYTES (2 + REEF_CHANGE_KEY_BYTES + REEF_HASH_BYTES) // see shard.c
 /** A divided record of this shard was written or removed. */
 REEF_MUST_CHECK reef_status reef_shard_note(reef_txn *txn,
                                             const reef_key *key,
@@ -205,16 +224,10 @@ REEF_MUST_CHECK reef_status reef_txn_generations_load(reef_txn *txn, reef_error 
 REEF_MUST_CHECK reef_status reef_generation_store(reef_txn *txn,
                                                   const reef_generation_record *generation,
                                                   reef_error *err);
-/**
- * Remove the records of one database that belong to a generation; its number stands at `offset` of
- * their keys.
- */
-REEF_MUST_CHECK reef_status
-reef_records_drop(reef_txn *txn, reef_db db, uint32_t generation, size_t offset, reef_error *err);
-/** Remove tensors, experts, flags, moments and memory of a generation or of a snapshot's copy. */
-REEF_MUST_CHECK reef_status reef_generation_drop(reef_txn *txn,
-                                                 uint32_t generation,
-                                                 reef_error *err);
+/** Remove a generation or a snapshot's copy: all that it holds, and its record. */
+REEF_MUST_CHECK reef_status reef_generation_remove(reef_txn *txn,
+                                                   uint32_t generation,
+                                                   reef_error *err);
 /**
  * Copy a generation to a pseudo-generation, with its usage and, of the open one, moments and
  * reservoir: all that training needs. The copy's record has the copy's root.

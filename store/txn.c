@@ -1,14 +1,58 @@
-// Transactions and records.
+// Transactions: their begin, their commit, and its record in `meta`.
 //
-// A record and its entry in `sums` change together, and a read compares both: the record's own
-// checksum finds damage, the commit number and content hash in `sums` find a record that is intact
-// but old. A write transaction stamps what it writes with the number of the commit it will become.
-// After a write that LMDB refused, the transaction can only be aborted: reef_txn_commit says why.
+// Nothing of a transaction is visible to readers, or survives a crash, before LMDB's commit has
+// returned. After a write that LMDB refused, it can only be aborted: reef_txn_commit says why.
+#include "reef_byte_order.h"
+#include "reef_fail_point.h"
 #include "shard_view.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+// ---- the record of the last commit --------------------------------------------------------------
+
+// meta "commit", 56 bytes, little-endian:
+//   0 number u64   8 step u64   16 stream bytes u64   24 wall clock ms u64   32 bytes written u64
+//   40 root hash, 16 bytes
+
+const reef_key reef_commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME};
+
+void reef_commit_encode(const reef_commit *commit, uint8_t out[REEF_COMMIT_BYTES]) {
+    reef_put_le64(out, commit->number);
+    reef_put_le64(out + 8, commit->step);
+    reef_put_le64(out + 16, commit->stream_bytes);
+    reef_put_le64(out + 24, commit->unix_ms);
+    reef_put_le64(out + 32, commit->bytes_written);
+    memcpy(out + 40, commit->root, REEF_HASH_BYTES);
+}
+
+static void commit_decode(const uint8_t in[REEF_COMMIT_BYTES], reef_commit *out) {
+    *out = (reef_commit){.number = reef_get_le64(in),
+                         .step = reef_get_le64(in + 8),
+                         .stream_bytes = reef_get_le64(in + 16),
+                         .unix_ms = reef_get_le64(in + 24),
+                         .bytes_written = reef_get_le64(in + 32)};
+    memcpy(out->root, in + 40, REEF_HASH_BYTES);
+}
+
+reef_status reef_commit_read(reef_txn *txn, reef_commit *out, reef_error *err) {
+    uint8_t bytes[REEF_COMMIT_BYTES];
+    reef_status status = reef_record_read(txn, &reef_commit_key, bytes, sizeof(bytes), err);
+    if (status == REEF_ERR_NOT_FOUND)
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "pool %s has no commit yet", txn->store->path);
+    if (status == REEF_OK) commit_decode(bytes, out);
+    return status;
+}
+
+reef_status reef_store_read_commit(reef_store *store, reef_commit *out, reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, out, err);
+    reef_txn_abort(txn);
+    return status;
+}
 
 // ---- begin and end ------------------------------------------------------------------------------
 
@@ -116,4 +160,73 @@ reef_status reef_txn_renew(reef_txn *txn, bool *renewed, reef_error *err) {
     if (!*renewed) return REEF_OK;
     lmdb_end(txn);
     return lmdb_begin(txn, err);
+}
+
+reef_status reef_txn_failed(reef_txn *txn,
+                            reef_status status,
+                            const reef_error *reason,
+                            reef_error *err) {
+    if (txn->failure.status == REEF_OK) txn->failure = *reason;
+    return reef_fail(err, status, "%s", reason->message);
+}
+
+reef_status reef_txn_writable(const reef_txn *txn, reef_error *err) {
+    if (txn->mode != REEF_TXN_WRITE)
+        return reef_fail(err, REEF_ERR_INVALID, "pool %s: a read transaction cannot write",
+                         txn->store->path);
+    if (txn->failure.status != REEF_OK)
+        return reef_fail(err, txn->failure.status, "%s", txn->failure.message);
+    return REEF_OK;
+}
+
+// ---- commit -------------------------------------------------------------------------------------
+
+static reef_status lmdb_commit(reef_txn *txn, reef_error *err) {
+    // What LMDB writes besides payloads: pages of the trees, the free list. A tenth is generous.
+    uint64_t needed = txn->bytes_written + txn->bytes_written / 10;
+    int code = mdb_txn_commit(txn->lmdb);
+    txn->lmdb = NULL; // used up, even when it failed
+    if (code == 0) return REEF_OK;
+    reef_environment_break(txn->environment);
+    if (code == MDB_MAP_FULL) reef_environment_map_full(txn->environment);
+    return reef_environment_fail(txn->environment, code, needed, "commit", err);
+}
+
+void reef_txn_before_commit(reef_txn *txn, reef_txn_check check, void *context) {
+    txn->before_commit = check;
+    txn->before_context = context;
+}
+
+reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err) {
+    uint8_t bytes[REEF_COMMIT_BYTES];
+    reef_status status = reef_txn_writable(txn, err);
+    if (status != REEF_OK) goto cleanup;
+    status = reef_shard_settle(txn, err);
+    if (status != REEF_OK) goto cleanup;
+    REEF_FAIL_POINT(COMMIT_BEFORE_ROOT);
+    // Filled in here: a caller cannot know what the transaction has written.
+    commit->number = txn->commit;
+    commit->bytes_written = txn->bytes_written;
+    status = reef_root_hash(txn, commit->step, commit->stream_bytes, commit->root, err);
+    if (status != REEF_OK) goto cleanup;
+    if (txn->snapshot_unfinished) {
+        status = reef_snapshots_finish(txn, commit, err);
+        if (status != REEF_OK) goto cleanup;
+    }
+    REEF_FAIL_POINT(COMMIT_BEFORE_RECORD);
+    // The commit record is written last, since it holds the root of all others.
+    reef_commit_encode(commit, bytes);
+    status = reef_record_store(txn, &reef_commit_key, REEF_BYTES, bytes, sizeof(bytes), err);
+    if (status != REEF_OK) goto cleanup;
+    if (txn->before_commit != NULL) {
+        status = txn->before_commit(txn->before_context, commit, err);
+        if (status != REEF_OK) goto cleanup;
+    }
+    REEF_FAIL_POINT(COMMIT_BEFORE_SYNC);
+    status = lmdb_commit(txn, err);
+    if (status == REEF_OK) REEF_FAIL_POINT(COMMIT_AFTER_SYNC);
+
+cleanup:
+    reef_txn_abort(txn); // releases the handle; after lmdb_commit nothing is left to undo
+    return status;
 }

@@ -38,16 +38,6 @@ void reef_check_unreadable(reef_check *c, const reef_key *key, const reef_error 
 /** LMDB could not read on: the rest of this walk is unknown, other walks may still succeed. */
 void reef_check_stop(reef_check *c, const reef_error *reason);
 
-/** Has damage of this record been reported already? */
-bool reef_check_is_reported(const reef_check *c, const reef_key *key);
-/**
- * The last commit of the present transaction into `commit`; damage of its record is reported with
- * `first`.
- */
-void reef_check_read_commit(reef_check *c, bool first);
-/** The record of a generation could not be read. */
-void reef_check_unreadable_generation(reef_check *c, uint32_t generation, const reef_error *reason);
-
 /**
  * Between two checks that are independent: if the step has lasted its time, end it and continue
  * with the last commit. Views and cursors end with it. False when the check is over (`ended`).
@@ -87,13 +77,13 @@ void reef_check_remedy(reef_check *c);
  * Is the content of this record known never to change: a sealed generation's, or a snapshot's copy?
  */
 static inline bool reef_record_is_sealed(const reef_txn *txn, const reef_key *key) {
-    return reef_db_by_generation(key->db) && key->db != REEF_DB_GENERATIONS &&
+    return reef_db_in_generation(key->db) &&
            (key->generation < txn->sealed_count || key->generation >= REEF_SNAPSHOT_GENERATION);
 }
 
 // ---- a check in a child process: reading a damaged file may raise a signal ----------------------
 
-/** Checks a pool: reef_store_check_with after opening it, or a test's stand-in. */
+/** Checks a pool: reef_store_check after opening it, or a test's stand-in. */
 typedef reef_status (*reef_verify_work)(const char *path,
                                         const reef_check_options *options,
                                         reef_check_report *report,
@@ -105,12 +95,5 @@ REEF_MUST_CHECK reef_status reef_verify_in_child(const char *path,
                                                  const reef_check_options *options,
                                                  reef_check_report *report,
                                                  reef_error *err);
-
-/** The check of a pool whose shards `path` holds, by `check` of each. */
-REEF_MUST_CHECK reef_status reef_shards_verify(const char *path,
-                                               reef_verify_work check,
-                                               const reef_check_options *options,
-                                               reef_check_report *report,
-                                               reef_error *err);
 
 #endif

@@ -2,7 +2,6 @@
 // journal.c.
 #include "check.h"
 #include "journal.h"
-#include "reef_push_journal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -266,7 +266,7 @@ static bool check_overflow(page_check *p, tree *t, const reef_page_node *node) {
 static void check_tree(page_check *p, tree *t);
 
 static void check_database(page_check *p, tree *t, uint64_t page, const reef_page_node *node) {
-    tree below = {.kind = RECORDS, .db = REEF_DB_COUNT};
+    tree below = {.kind = RECORDS};
     below.buffers = p->buffers + (size_t)TREE_DEPTH_MAX * p->pages->page_bytes;
     if (node->flags != NODE_SUBTREE || node->value_bytes != TREE_BYTES) {
         page_damage(p, t, page, key_of(node), "an entry is not a database");
@@ -278,10 +278,7 @@ static void check_database(page_check *p, tree *t, uint64_t page, const reef_pag
         uint8_t c = node->key[i];
         below.name[i] = c < 0x20 || c >= 0x7f ? '?' : (char)c;
     }
-    for (reef_db db = 0; db < REEF_DB_COUNT; db++)
-        if (strlen(reef_db_name(db)) == node->key_bytes &&
-            memcmp(reef_db_name(db), node->key, node->key_bytes) == 0)
-            below.db = db;
+    below.db = reef_db_named(node->key, node->key_bytes);
     if (below.db == REEF_DB_COUNT)
         page_damage(p, t, page, key_of(node), "it lists a database %s, which no pool has",
                     below.name);

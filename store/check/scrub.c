@@ -27,9 +27,6 @@
 #define SEALED_AT 20       // of a generation's payload, see generation_record.c
 
 static const reef_key scrub_key = {.db = REEF_DB_META, .name = "scrub"};
-static const reef_db scrubbed[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_MOMENTS,
-                                   REEF_DB_FLAGS,   REEF_DB_MEMORY,  REEF_DB_VISITS};
-#define SCRUBBED_COUNT (sizeof(scrubbed) / sizeof(scrubbed[0]))
 
 // ---- the record ---------------------------------------------------------------------------------
 
@@ -93,13 +90,10 @@ static reef_status on_database(void *context,
                                reef_error *err) {
     piece *p = context;
     (void)pages, (void)err;
-    for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
-        const char *name = reef_db_name(db);
-        // A damaged entry is left out: its database counts as empty, and a full check reports it.
-        if (strlen(name) == node->key_bytes && memcmp(name, node->key, node->key_bytes) == 0 &&
-            node->value_bytes == TREE_BYTES)
-            p->roots[db] = reef_get_le64(node->value + 40);
-    }
+    reef_db db = reef_db_named(node->key, node->key_bytes);
+    // A damaged entry is left out: its database counts as empty, and a full check reports it.
+    if (db < REEF_DB_COUNT && node->value_bytes == TREE_BYTES)
+        p->roots[db] = reef_get_le64(node->value + 40);
     return REEF_OK;
 }
 
@@ -240,20 +234,11 @@ static void end_pass(reef_scrub *scrub, uint64_t unix_ms) {
     scrub->next_bytes = 0;
 }
 
-// The database that the walk stands in, or the next one that is walked; SCRUBBED_COUNT behind the
-// last.
-static size_t stands_in(const reef_scrub *scrub) {
-    if (scrub->next_bytes == 0) return 0;
-    for (size_t i = 0; i < SCRUBBED_COUNT; i++)
-        if ((uint8_t)scrubbed[i] >= scrub->next[0]) return i;
-    return SCRUBBED_COUNT;
-}
-
 static void walk_piece(piece *p, uint64_t unix_ms) {
     reef_scrub *scrub = p->scrub;
     if (scrub->began_ms == 0) scrub->began_ms = unix_ms;
-    for (size_t i = stands_in(scrub); i < SCRUBBED_COUNT; i++) {
-        p->db = scrubbed[i];
+    for (p->db = scrub->next_bytes > 0 ? scrub->next[0] : 0; p->db < REEF_DB_COUNT; p->db++) {
+        if (!reef_db_in_generation(p->db)) continue;
         reef_status status = STOP;
         while (status == STOP && p->bytes < p->bytes_max && p->nodes < NODES_MAX) {
             reef_error reason;

@@ -55,7 +55,8 @@ typedef struct reef_check_options {
  * Walk everything: LMDB's trees and free list page by page, every record's header and checksum,
  * `sums` against the records, the root hash of the last commit and of each sealed generation,
  * references of snapshots, usage over time against the totals. Continues after damage. `on_damage`
- * (may be NULL) receives one line naming the record and what is wrong.
+ * receives one line naming the record and what is wrong. What is not sealed is always hashed; of a
+ * sealed record that is not, the header is checked against `sums`. `options` NULL: none.
  *
  * Pages are walked in one read transaction, all else in steps, each on the last commit then;
  * `commits` and `root` of the report belong to the commit whose root hash was computed.
@@ -64,38 +65,19 @@ typedef struct reef_check_options {
  * truncated map raises SIGBUS: call reef_store_verify to be safe from that.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_check(reef_store *store,
-                                                      void (*on_damage)(void *context,
-                                                                        const char *what),
-                                                      void *context,
+                                                      const reef_check_options *options,
                                                       reef_check_report *report,
                                                       reef_error *err);
-/**
- * The same with options. What is not sealed is always hashed; of a sealed record that is not, the
- * header is checked against `sums`.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_store_check_with(reef_store *store,
-                                                           const reef_check_options *options,
-                                                           reef_check_report *report,
-                                                           reef_error *err);
 
 /**
- * reef_store_check in a child process: a signal there becomes REEF_ERR_CORRUPT here. Opens `path`.
+ * reef_store_check in a child process, which opens `path`: a signal there becomes REEF_ERR_CORRUPT
+ * here; `also` runs there. Where `path` holds shards, each is checked so, counts are sums over them,
+ * and findings begin with `rank-K: `. INVALID also: they are not one pool.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_verify(const char *path,
-                                                       void (*on_damage)(void *context,
-                                                                         const char *what),
-                                                       void *context,
+                                                       const reef_check_options *options,
                                                        reef_check_report *report,
                                                        reef_error *err);
-/**
- * reef_store_check_with in a child process; `also` runs there. Where `path` holds shards, each is
- * checked so, counts are sums over them, and findings begin with `rank-K: `. INVALID also: they are
- * not one pool.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_store_verify_with(const char *path,
-                                                            const reef_check_options *options,
-                                                            reef_check_report *report,
-                                                            reef_error *err);
 
 // ---- piece by piece, beside training ------------------------------------------------------------
 

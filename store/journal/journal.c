@@ -23,7 +23,6 @@
 #include "journal.h"
 
 #include "reef_byte_order.h"
-#include "reef_push_journal.h"
 
 #include <xxhash.h>
 
@@ -237,6 +236,22 @@ reef_status reef_journal_find(reef_txn *txn,
     return status;
 }
 
+reef_status reef_journal_ends(reef_txn *txn,
+                              const char *source,
+                              const reef_journal_span *all,
+                              reef_journal_entry *last,
+                              uint64_t *begin,
+                              reef_error *err) {
+    reef_journal_entry whole;
+    reef_status status = reef_journal_peek(txn, source, all->last, last, err);
+    if (status != REEF_OK) return status;
+    *begin = reef_journal_end(last);
+    if (all->whole > all->last) return REEF_OK;
+    status = reef_journal_peek(txn, source, all->whole, &whole, err);
+    *begin = whole.begin;
+    return status;
+}
+
 // ---- reading ------------------------------------------------------------------------------------
 
 reef_status reef_journal_entry_view(reef_txn *txn,
@@ -322,23 +337,20 @@ reef_status reef_journal_survey(reef_txn *txn,
                                 reef_journal_stat *out,
                                 reef_error *err) {
     reef_journal_span all;
-    reef_journal_entry last, whole;
+    reef_journal_entry last;
+    uint64_t begin;
     *out = (reef_journal_stat){0};
     reef_status status = reef_journal_find(txn, source, &all, err);
     if (status != REEF_OK || reef_journal_is_empty(&all)) return status;
-    status = reef_journal_peek(txn, source, all.last, &last, err);
+    status = reef_journal_ends(txn, source, &all, &last, &begin, err);
     if (status != REEF_OK) return status;
-    uint64_t end = reef_journal_in_source(&all, reef_journal_end(&last));
+    // Where all is trained nothing waits, and the beginning is the end.
     *out = (reef_journal_stat){.entries = all.last + 1 - all.whole,
-                               .begin = end,
-                               .end = end,
+                               .begin = reef_journal_in_source(&all, begin),
+                               .end = reef_journal_in_source(&all, reef_journal_end(&last)),
                                .entries_known = all.last + 1 - all.first,
                                .last_ms = last.unix_ms};
-    // All is trained: nothing waits, so the beginning is the end.
-    if (out->entries == 0) return REEF_OK;
-    status = reef_journal_peek(txn, source, all.whole, &whole, err);
-    if (status == REEF_OK) out->begin = reef_journal_in_source(&all, whole.begin);
-    return status;
+    return REEF_OK;
 }
 
 // ---- trimming -----------------------------------------------------------------------------------
@@ -360,7 +372,7 @@ reef_status reef_journal_trim(reef_txn *txn, const char *source, uint64_t cursor
     status =
         bisect(txn, source, all.whole, all.last + 1, ends_after, cursor + all.shift, &trained, err);
     // The last entries keep their ids, by which a batch that is sent again is recognised.
-    uint64_t known = all.last > REEF_JOURNAL_IDS_MAX ? all.last - REEF_JOURNAL_IDS_MAX + 1 : 1;
+    uint64_t known = reef_journal_known(&all);
     for (uint64_t s = all.first; status == REEF_OK && s < trained && s < known; s++) {
         const reef_key key = entry_key(source, s);
         status = reef_record_remove(txn, &key, err);

@@ -2,6 +2,7 @@
 #ifndef REEF_JOURNAL_H
 #define REEF_JOURNAL_H
 
+#include "reef_push_journal.h"
 #include "store_internal.h"
 
 #define REEF_JOURNAL_HEAD_BYTES 36 // of an entry, before its id
@@ -85,4 +86,18 @@ REEF_MUST_CHECK reef_status reef_journal_ids_keep(reef_txn *txn,
                                                   reef_error *err);
 /** Whether a payload is what a snapshot keeps so. */
 bool reef_journal_ids_are_sound(const void *payload, size_t bytes);
+/** The sequence from which on ids are known. */
+static inline uint64_t reef_journal_known(const reef_journal_span *all) {
+    uint64_t known = all->last > REEF_JOURNAL_IDS_MAX ? all->last - REEF_JOURNAL_IDS_MAX + 1 : 1;
+    return known > all->first ? known : all->first; // it may hold fewer entries
+}
+
+/** The last entry, and where the whole ones begin, of a journal that is not empty. */
+REEF_MUST_CHECK reef_status reef_journal_ends(reef_txn *txn,
+                                              const char *source,
+                                              const reef_journal_span *all,
+                                              reef_journal_entry *last,
+                                              uint64_t *begin,
+                                              reef_error *err);
+
 #endif

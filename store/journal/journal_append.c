@@ -2,7 +2,6 @@
 #include "journal.h"
 
 #include "reef_fail_point.h"
-#include "reef_push_journal.h"
 
 #include <xxhash.h>
 
@@ -37,11 +36,8 @@ static void note_id(tail *t, const char *id, size_t bytes, uint64_t sequence) {
 }
 
 static reef_status gather_ids(reef_txn *txn, tail *t, reef_error *err) {
-    uint64_t from = t->all.last > REEF_JOURNAL_IDS_MAX ? t->all.last - REEF_JOURNAL_IDS_MAX + 1 : 1;
-    // A journal may hold fewer entries than ids are known for.
-    if (from < t->all.first) from = t->all.first;
     reef_status status = REEF_OK;
-    for (uint64_t s = from; status == REEF_OK && s <= t->all.last; s++) {
+    for (uint64_t s = reef_journal_known(&t->all); status == REEF_OK && s <= t->all.last; s++) {
         reef_journal_entry entry;
         status = reef_journal_peek(txn, t->source, s, &entry, err);
         if (status == REEF_OK) note_id(t, entry.id, entry.id_bytes, s);
@@ -51,7 +47,7 @@ static reef_status gather_ids(reef_txn *txn, tail *t, reef_error *err) {
 
 static reef_status tail_check(
     reef_txn *txn, tail *t, const reef_journal_batch *batch, size_t batch_count, reef_error *err) {
-    reef_journal_entry entry;
+    reef_journal_entry last;
     free(t->ids);
     *t = (tail){.source = batch->source, .room = REEF_JOURNAL_IDS_MAX + batch_count};
     t->ids = calloc(t->room, sizeof(*t->ids));
@@ -62,14 +58,10 @@ static reef_status tail_check(
     // An empty journal begins where the cursor of the pool stands.
     t->begin = t->end = batch->cursor + t->all.shift;
     if (reef_journal_is_empty(&t->all)) return REEF_OK;
-    status = reef_journal_peek(txn, t->source, t->all.last, &entry, err);
+    status = reef_journal_ends(txn, t->source, &t->all, &last, &t->begin, err);
     if (status != REEF_OK) return status;
-    t->begin = t->end = reef_journal_end(&entry);
-    if (t->all.whole <= t->all.last) {
-        status = reef_journal_peek(txn, t->source, t->all.whole, &entry, err);
-        t->begin = entry.begin;
-    }
-    return status == REEF_OK ? gather_ids(txn, t, err) : status;
+    t->end = reef_journal_end(&last);
+    return gather_ids(txn, t, err);
 }
 
 static uint64_t waiting_bytes(const tail *t) {

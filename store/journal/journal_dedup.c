@@ -18,7 +18,6 @@
 #include "journal.h"
 
 #include "reef_byte_order.h"
-#include "reef_push_journal.h"
 #include "reef_snapshot.h"
 
 #include <inttypes.h>
@@ -72,9 +71,7 @@ bool reef_journal_ids_are_sound(const void *payload, size_t bytes) {
 static reef_status gather_known_ids(
     reef_txn *txn, const char *source, const reef_journal_span *all, known *out, reef_error *err) {
     // As many as the journal itself recognises duplicates by.
-    uint64_t first =
-        all->last > REEF_JOURNAL_IDS_MAX ? all->last - REEF_JOURNAL_IDS_MAX + 1 : all->first;
-    if (first < all->first) first = all->first;
+    uint64_t first = reef_journal_known(all);
     size_t count = (size_t)(all->last + 1 - first);
     out->payload =
         malloc(SHIFT_BYTES + count * (REEF_JOURNAL_HEAD_BYTES + REEF_JOURNAL_ID_BYTES_MAX));
@@ -211,35 +208,19 @@ static reef_status put_shift(reef_txn *txn, const char *source, uint64_t shift, 
     return reef_record_store(txn, &key, REEF_U64, bytes, sizeof(bytes), err);
 }
 
-// Where the bytes begin that the journal still has, and where it ends.
-static reef_status check_ends(reef_txn *txn,
-                              const char *source,
-                              const reef_journal_span *all,
-                              uint64_t *begin,
-                              uint64_t *end,
-                              reef_error *err) {
-    reef_journal_entry entry;
-    reef_status status = reef_journal_peek(txn, source, all->last, &entry, err);
-    if (status != REEF_OK) return status;
-    *begin = *end = reef_journal_end(&entry);
-    if (all->whole > all->last) return REEF_OK;
-    status = reef_journal_peek(txn, source, all->whole, &entry, err);
-    *begin = entry.begin;
-    return status;
-}
-
 static reef_status go_back(reef_txn *txn,
                            const char *source,
                            const reef_journal_span *all,
                            const known *ids,
                            uint64_t to,
                            reef_error *err) {
-    uint64_t begin, end;
-    reef_status status = check_ends(txn, source, all, &begin, &end, err);
+    uint64_t begin;
+    reef_journal_entry last;
+    reef_status status = reef_journal_ends(txn, source, all, &last, &begin, err);
     if (status != REEF_OK) return status;
     uint64_t reached = to + ids->shift;
     uint64_t at = reached > begin ? reached : begin;
-    if (reached > end || at < to) return unfit(source, to, err);
+    if (reached > reef_journal_end(&last) || at < to) return unfit(source, to, err);
     status = replace_trimmed(txn, source, all, ids, reached, begin, err);
     return status == REEF_OK ? put_shift(txn, source, at - to, err) : status;
 }

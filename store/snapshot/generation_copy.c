@@ -93,11 +93,17 @@ static reef_status copy_records(reef_txn *txn,
     return status;
 }
 
-static reef_status copy_generation(
-    reef_txn *txn, reef_db db, uint32_t generation, destination *to, reef_error *err) {
+static reef_status copy_generation(reef_txn *txn,
+                                   uint32_t generation,
+                                   destination *to,
+                                   reef_error *err) {
     uint8_t prefix[4];
+    reef_status status = REEF_OK;
     reef_put_be32(prefix, generation);
-    return copy_records(txn, db, prefix, sizeof(prefix), to, err);
+    for (reef_db db = 0; status == REEF_OK && db < REEF_DB_COUNT; db++)
+        if (reef_db_in_generation(db))
+            status = copy_records(txn, db, prefix, sizeof(prefix), to, err);
+    return status;
 }
 
 // ---- into a copy --------------------------------------------------------------------------------
@@ -136,15 +142,12 @@ reef_status reef_generation_copy(reef_txn *txn,
                                  uint32_t generation,
                                  uint32_t copy,
                                  reef_error *err) {
-    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
-                                    REEF_DB_MOMENTS, REEF_DB_MEMORY,  REEF_DB_VISITS};
     destination to = {.move = move_generation, .generation = copy};
     destination usage = {.move = move_usage, .generation = copy};
     destination reservoir = {.move = move_reservoir, .generation = copy};
     reef_generation_record record;
     reef_status status = reef_generation_read(txn, generation, &record, err);
-    for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
-        status = copy_generation(txn, parts[i], generation, &to, err);
+    if (status == REEF_OK) status = copy_generation(txn, generation, &to, err);
     if (status == REEF_OK) status = copy_usage(txn, generation, &usage, err);
     // Only the open generation trains, so only its copy needs the reservoir.
     if (status == REEF_OK && !record.sealed)
@@ -191,13 +194,10 @@ reef_status reef_generation_copy_back(reef_txn *txn,
                                       uint32_t copy,
                                       uint32_t generation,
                                       reef_error *err) {
-    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
-                                    REEF_DB_MOMENTS, REEF_DB_MEMORY,  REEF_DB_VISITS};
     destination to = {.move = move_back, .generation = generation};
     reef_generation_record record;
     reef_status status = reef_generation_read(txn, copy, &record, err);
-    for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
-        status = copy_generation(txn, parts[i], copy, &to, err);
+    if (status == REEF_OK) status = copy_generation(txn, copy, &to, err);
     if (status != REEF_OK) return status;
     record.generation = generation;
     memset(record.root, 0, sizeof(record.root)); // of an open one
@@ -215,6 +215,8 @@ reef_status reef_generation_copy_into(reef_txn *from,
     static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
                                     REEF_DB_MEMORY};
     destination to = {.txn = into};
+    uint8_t prefix[4];
+    reef_put_be32(prefix, generation);
     reef_status status = REEF_OK;
     for (uint32_t g = 0; status == REEF_OK && g <= generation; g++) {
         reef_generation_record record;
@@ -222,6 +224,6 @@ reef_status reef_generation_copy_into(reef_txn *from,
         if (status == REEF_OK) status = reef_generation_store(into, &record, err);
     }
     for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
-        status = copy_generation(from, parts[i], generation, &to, err);
+        status = copy_records(from, parts[i], prefix, sizeof(prefix), &to, err);
     return status;
 }

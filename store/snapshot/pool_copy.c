@@ -1,13 +1,11 @@
 // A standalone copy of a pool: what its last commit holds, in as few pages as that takes.
 //
-// Made like a new pool, as a whole or not at all (pool_create.c). `change` runs before the move
+// Made like a new pool, as a whole or not at all (store.c). `change` runs before the move
 // into place. LMDB reads the pool in a transaction of its own, so a writer can commit meanwhile.
 // The copy is believed when it opens, its root hash follows from what it holds, and it is that of
 // the source.
-#include "pool_create.h"
 #include "pool_file.h"
 #include "reef_fail_point.h"
-#include "schema.h"
 #include "store_internal.h"
 
 #include <errno.h>
@@ -69,14 +67,6 @@ reef_status reef_store_check_copy(const char *path, const char *to, reef_error *
 
 // ---- copying ------------------------------------------------------------------------------------
 
-// Size of the whole environment; a compact copy takes at most as much.
-static uint64_t used_bytes(MDB_env *lmdb) {
-    MDB_envinfo info;
-    MDB_stat stat;
-    if (mdb_env_info(lmdb, &info) != 0 || mdb_env_stat(lmdb, &stat) != 0) return 0;
-    return ((uint64_t)info.me_last_pgno + 1) * stat.ms_psize;
-}
-
 static reef_status data_write(reef_store *store, const char *to, int fd, reef_error *err) {
     MDB_env *lmdb = reef_environment_lmdb(store->environment);
     int code = mdb_env_copyfd2(lmdb, fd, MDB_CP_COMPACT);
@@ -91,7 +81,8 @@ static reef_status data_write(reef_store *store, const char *to, int fd, reef_er
     if (code == EAGAIN) // LMDB writes in a thread of its own, which it could not start
         return reef_fail(err, REEF_ERR_NO_MEMORY,
                          "no memory for a thread that writes a copy of pool %s", store->path);
-    return reef_lmdb_fail(to, code, used_bytes(lmdb), "write a copy", err);
+    // A compact copy takes at most as much.
+    return reef_lmdb_fail(to, code, reef_lmdb_used_bytes(lmdb), "write a copy", err);
 }
 
 static reef_status copy_data_file(reef_store *store,
@@ -119,11 +110,8 @@ static reef_status copy_data_file(reef_store *store,
 
 // Number 0 in a pool without any commit.
 static reef_status last_commit(reef_store *store, reef_commit *out, reef_error *err) {
-    reef_txn *txn = NULL;
     *out = (reef_commit){0};
-    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_commit_read(txn, out, err);
-    reef_txn_abort(txn);
+    reef_status status = reef_store_read_commit(store, out, err);
     return status == REEF_ERR_NOT_FOUND ? REEF_OK : status;
 }
 

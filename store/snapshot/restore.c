@@ -64,26 +64,15 @@ static reef_status remove_needy(reef_txn *txn, const reef_restore_plan *plan, re
     return status;
 }
 
-// Remove what a database holds of generations from `first` on, or all where its keys name none.
-// Each step seeks again, just behind the last key.
+// All of a database from generation `first` on, or all where its keys name none.
 static reef_status remove_from(reef_txn *txn, reef_db db, uint32_t first, reef_error *err) {
-    reef_key_bytes from = {0};
-    reef_status status = REEF_OK;
-    while (status == REEF_OK) {
-        reef_cursor cursor;
-        reef_key key = {0};
-        char name[REEF_NAME_BYTES_MAX + 1];
-        status = reef_cursor_open(&cursor, txn, db, from.data, from.bytes, err);
-        bool found = status == REEF_OK && !cursor.done;
-        if (found)
-            status = reef_key_decode(db, cursor.key.mv_data, cursor.key.mv_size, &key, name, err);
-        reef_cursor_close(&cursor);
-        if (!found || status != REEF_OK) return status;
-        status = reef_key_encode(&key, &from, err);
-        from.data[from.bytes++] = 0;
+    reef_walk walk = {.db = db};
+    reef_status status = reef_walk_next(&walk, txn, err);
+    while (status == REEF_OK && !walk.done) {
         // Keys of usage begin with level and window, so its generations are mixed.
-        bool goes = db != REEF_DB_USAGE || key.generation >= first;
-        if (status == REEF_OK && goes) status = reef_record_remove(txn, &key, err);
+        bool goes = db != REEF_DB_USAGE || walk.key.generation >= first;
+        if (goes) status = reef_record_remove(txn, &walk.key, err);
+        if (status == REEF_OK) status = reef_walk_next(&walk, txn, err);
     }
     return status;
 }
@@ -95,12 +84,8 @@ static reef_status remove_generations(reef_txn *txn,
     reef_status status = remove_from(txn, REEF_DB_USAGE, snapshot->shared_count, err);
     if (status == REEF_OK && snapshot->copy != 0)
         status = remove_from(txn, REEF_DB_RESERVOIR, 0, err);
-    for (uint32_t g = snapshot->shared_count; status == REEF_OK && g < plan->generation_count;
-         g++) {
-        const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = g};
-        status = reef_generation_drop(txn, g, err);
-        if (status == REEF_OK) status = reef_record_remove(txn, &key, err);
-    }
+    for (uint32_t g = snapshot->shared_count; status == REEF_OK && g < plan->generation_count; g++)
+        status = reef_generation_remove(txn, g, err);
     return status;
 }
 

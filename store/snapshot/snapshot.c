@@ -333,17 +333,12 @@ reef_status reef_snapshot_create(reef_txn *txn,
 
 // ---- removing -----------------------------------------------------------------------------------
 
-static reef_status remove_copy(reef_txn *txn, uint32_t copy, reef_error *err) {
-    const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = copy};
-    reef_status status = reef_generation_drop(txn, copy, err);
-    return status == REEF_OK ? reef_record_remove(txn, &key, err) : status;
-}
-
 static reef_status remove_copies(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t g = snapshot->shared_count; status == REEF_OK && g < snapshot->sealed_count; g++)
-        status = remove_copy(txn, reef_snapshot_records(snapshot, g), err);
-    if (status == REEF_OK && snapshot->copy != 0) status = remove_copy(txn, snapshot->copy, err);
+        status = reef_generation_remove(txn, reef_snapshot_records(snapshot, g), err);
+    if (status == REEF_OK && snapshot->copy != 0)
+        status = reef_generation_remove(txn, snapshot->copy, err);
     return status == REEF_OK ? reef_offsets_drop(txn, snapshot->copy, err) : status;
 }
 
@@ -394,7 +389,7 @@ static reef_status remove_unclaimed(reef_txn *txn, reef_error *err) {
     while (status == REEF_OK && found) {
         claim c = {.number = number};
         status = reef_snapshot_scan(txn, on_claimer, &c, err);
-        if (status == REEF_OK && !c.claimed) status = remove_copy(txn, number, err);
+        if (status == REEF_OK && !c.claimed) status = reef_generation_remove(txn, number, err);
         if (status == REEF_OK && !c.claimed) status = reef_offsets_drop(txn, number, err);
         // Past the last number the search would wrap to the generations in use.
         if (number++ == UINT32_MAX) break;

@@ -14,7 +14,6 @@
 // pushed into are others (journal.c), and left alone here: going back moves them
 // (reef_journal_move).
 #include "journal.h"
-#include "reef_push_journal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,30 +50,6 @@ bool reef_snapshot_offsets_has(const reef_key *key) {
     return key->db == REEF_DB_JOURNAL && key->name != NULL && !is_pushed(key->name);
 }
 
-// The next name in the journal, from `from` on, which is moved behind all of its records. Every
-// step seeks again: a write moves cursors.
-static reef_status next_name(reef_txn *txn,
-                             reef_key_bytes *from,
-                             char name[REEF_NAME_BYTES_MAX + 1],
-                             bool *found,
-                             reef_error *err) {
-    reef_cursor cursor;
-    reef_key key = {0};
-    reef_status status =
-        reef_cursor_open(&cursor, txn, REEF_DB_JOURNAL, from->data, from->bytes, err);
-    *found = status == REEF_OK && !cursor.done;
-    if (*found)
-        status = reef_key_decode(REEF_DB_JOURNAL, cursor.key.mv_data, cursor.key.mv_size, &key,
-                                 name, err);
-    reef_cursor_close(&cursor);
-    if (!*found || status != REEF_OK) return status;
-    // A source may have thousands of records; one seek passes them all.
-    key = offset_key(name, UINT64_MAX);
-    status = reef_key_encode(&key, from, err);
-    from->data[from->bytes++] = 0; // the least key that is greater
-    return status;
-}
-
 // Damaged or not: it is in the way of nothing.
 static reef_status remove_offset(reef_txn *txn, const char *source, uint64_t at, reef_error *err) {
     const reef_key key = offset_key(source, at);
@@ -105,13 +80,15 @@ typedef reef_status (*offset_step)(reef_txn *txn,
                                    reef_error *err);
 
 static reef_status of_all(reef_txn *txn, uint32_t copy, offset_step step, reef_error *err) {
-    reef_key_bytes from = {0};
-    char name[REEF_NAME_BYTES_MAX + 1];
-    bool found = copy != 0;
+    reef_walk walk = {.db = REEF_DB_JOURNAL, .done = copy == 0};
     reef_status status = REEF_OK;
-    while (status == REEF_OK && found) {
-        status = next_name(txn, &from, name, &found, err);
-        if (status == REEF_OK && found) status = step(txn, name, copy, err);
+    while (status == REEF_OK && !walk.done) {
+        status = reef_walk_next(&walk, txn, err);
+        if (status != REEF_OK || walk.done) break;
+        // A source may have thousands of records; one seek passes them all.
+        const reef_key last = offset_key(walk.name, UINT64_MAX);
+        status = reef_walk_pass(&walk, &last, err);
+        if (status == REEF_OK) status = step(txn, walk.name, copy, err);
     }
     return status;
 }
@@ -128,27 +105,18 @@ static reef_status drop_offsets(reef_txn *txn, const char *name, uint32_t copy, 
 
 // Of the run whose state is discarded.
 static reef_status forget_decisions(reef_txn *txn, reef_error *err) {
-    for (;;) {
-        reef_cursor cursor;
-        reef_key_bytes encoded;
-        char name[REEF_NAME_BYTES_MAX + 1];
-        reef_key key = offset_key(STRIDE_NAME, 1);
-        reef_status status = reef_key_encode(&key, &encoded, err);
-        if (status == REEF_OK)
-            status =
-                reef_cursor_open(&cursor, txn, REEF_DB_JOURNAL, encoded.data, encoded.bytes, err);
-        if (status != REEF_OK) return status;
-        bool found = !cursor.done;
-        if (found)
-            status = reef_key_decode(REEF_DB_JOURNAL, cursor.key.mv_data, cursor.key.mv_size, &key,
-                                     name, err);
-        reef_cursor_close(&cursor);
-        if (!found || status != REEF_OK) return status;
+    reef_walk walk = {.db = REEF_DB_JOURNAL};
+    const reef_key before = offset_key(STRIDE_NAME, 0);
+    reef_status status = reef_walk_pass(&walk, &before, err);
+    while (status == REEF_OK) {
+        status = reef_walk_next(&walk, txn, err);
         // Those kept for snapshots have high sequences and stay.
-        if (!is_stride_record(name) || key.sequence >= STRIDE_KEPT) return REEF_OK;
-        status = remove_offset(txn, name, key.sequence, err);
-        if (status != REEF_OK) return status;
+        if (status != REEF_OK || walk.done || !is_stride_record(walk.name) ||
+            walk.key.sequence >= STRIDE_KEPT)
+            break;
+        status = reef_record_remove(txn, &walk.key, err);
     }
+    return status;
 }
 
 // What the snapshot does not have did not exist then: a source that was never read, or the

@@ -137,9 +137,8 @@ void reef_usage_segment_clear(reef_usage_segment *segment) {
     segment->extent = NO_EXTENT;
 }
 
-reef_status reef_usage_segment_reserve(reef_usage_segment *segment,
-                                       size_t experts,
-                                       reef_error *err) {
+// Room for the segment's first `experts` experts; what is in it stays. Errors: NO_MEMORY.
+static reef_status segment_reserve(reef_usage_segment *segment, size_t experts, reef_error *err) {
     size_t before = segment->experts, room = before > 0 ? before : SEGMENT_ROOM_MIN;
     // Growing: in a small pool the room for a full segment would be most of a commit's time.
     while (room < experts) room *= 2;
@@ -164,7 +163,7 @@ reef_status reef_usage_segment_add(reef_usage_segment *segment,
     reef_status status = get_extent(key, &at, end, &extent, err);
     size_t needed = 0;
     if (status == REEF_OK) status = add_uses(key, at, end, REEF_USAGE_SEGMENT, NULL, &needed, err);
-    if (status == REEF_OK) status = reef_usage_segment_reserve(segment, needed, err);
+    if (status == REEF_OK) status = segment_reserve(segment, needed, err);
     if (status == REEF_OK)
         status = add_uses(key, at, end, segment->experts, segment->sums, NULL, err);
     if (status != REEF_OK) return status;
@@ -302,7 +301,7 @@ static reef_status put_segment(reef_txn *txn,
                                reef_error *err) {
     uint32_t index = key.block / (REEF_USAGE_SEGMENT / block_rows);
     reef_usage_segment_clear(segment);
-    reef_status room = reef_usage_segment_reserve(segment, experts, err);
+    reef_status room = segment_reserve(segment, experts, err);
     if (room != REEF_OK) return room;
     for (size_t first = 0; first < experts; first += block_rows, key.block++) {
         size_t rows = experts - first < block_rows ? experts - first : block_rows;

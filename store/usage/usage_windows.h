@@ -31,10 +31,6 @@ typedef struct reef_usage_segment {
 
 void reef_usage_segment_free(reef_usage_segment *segment); // accepts the zeroed segment
 void reef_usage_segment_clear(reef_usage_segment *segment);
-/** Room for the segment's first `experts` experts; what is in it stays. Errors: NO_MEMORY. */
-REEF_MUST_CHECK reef_status reef_usage_segment_reserve(reef_usage_segment *segment,
-                                                       size_t experts,
-                                                       reef_error *err);
 /**
  * Add what a window's record says to a segment. Errors: NO_MEMORY; CORRUPT: the payload is not a
  * list of uses.

@@ -46,7 +46,8 @@ static inline void on_unexpected_damage(void *context, const char *what) {
 /** The pool checks clean; returns what was looked at. */
 static inline reef_check_report pool_check(reef_store *store) {
     reef_check_report report;
-    must(reef_store_check(store, on_unexpected_damage, NULL, &report, &why));
+    must(reef_store_check(store, &(reef_check_options){.on_damage = on_unexpected_damage}, &report,
+                          &why));
     assert_int_equal(report.damaged, 0);
     return report;
 }

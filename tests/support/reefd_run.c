@@ -363,7 +363,8 @@ void pool_check(const sandbox *box) {
     reef_store *store = NULL;
     reef_check_report report = {0};
     must(reef_store_open(&store, box->pool, NULL, &err), &err);
-    must(reef_store_check(store, on_damage, NULL, &report, &err), &err);
+    must(reef_store_check(store, &(reef_check_options){.on_damage = on_damage}, &report, &err),
+         &err);
     reef_store_close(store);
     assert_int_equal(report.damaged, 0);
 }

@@ -63,7 +63,7 @@ typedef struct copy_report {
 } copy_report;
 
 static reef_status verify_copy(const char *to, copy_report *report, reef_error *err) {
-    reef_status status = reef_store_verify(to, NULL, NULL, &report->check, err);
+    reef_status status = reef_store_verify(to, NULL, &report->check, err);
     report->verified = status == REEF_OK;
     if (status != REEF_OK || report->check.damaged == 0) return status;
     return reef_fail(err, REEF_ERR_CORRUPT,

@@ -181,7 +181,7 @@ reef_status reef_cmd_verify(reef_cli_call *cli, reef_error *err) {
         .also = reef_pool_check_sizes, .on_damage = on_damage, .context = &found};
     double percent, started = reef_seconds();
     reef_status status = read_options(cli, &options, &percent, err);
-    if (status == REEF_OK) status = reef_store_verify_with(cli->pool, &options, &report, err);
+    if (status == REEF_OK) status = reef_store_verify(cli->pool, &options, &report, err);
     double seconds = reef_seconds() - started;
     // The scan could not continue, but the document has all that was found until then.
     if (status == REEF_ERR_CORRUPT && cli->json) {

@@ -125,7 +125,8 @@ static void look(const campaign *c, finding *f) {
     reef_error err = {.status = REEF_OK};
     reef_check_report report;
     *f = (finding){0};
-    reef_status status = reef_store_verify(c->pool, add_line, f, &report, &err);
+    reef_status status = reef_store_verify(
+        c->pool, &(reef_check_options){.on_damage = add_line, .context = f}, &report, &err);
     if (status != REEF_OK) add_line(f, err.message);
     f->code = status != REEF_OK ? reef_status_exit_code(status) : report.damaged > 0 ? 65 : 0;
     f->commits = report.commits;

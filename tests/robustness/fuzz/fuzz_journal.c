@@ -116,7 +116,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_must(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
     put_records(txn, &input);
     commit(txn);
-    ok_or_said(reef_store_check(store, on_damage, &findings, &report, &err), &err);
+    ok_or_said(reef_store_check(store,
+                                &(reef_check_options){.on_damage = on_damage, .context = &findings},
+                                &report, &err),
+               &err);
     survey(store, &stat);
     read_journal(store, stat.begin);
     read_journal(store, stat.begin + 1);
@@ -125,7 +128,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     survey(store, &stat);
     read_journal(store, stat.begin);
     trim_or_move(store, false, stat.end);
-    ok_or_said(reef_store_check(store, on_damage, &findings, &report, &err), &err);
+    ok_or_said(reef_store_check(store,
+                                &(reef_check_options){.on_damage = on_damage, .context = &findings},
+                                &report, &err),
+               &err);
     reef_store_close(store);
     temp_dir_remove(pool);
     return 0;

@@ -211,7 +211,7 @@ static void use(void) {
     reef_store_options options = {.write = true, .no_sync = true};
     const reef_check_options check = {.also = reef_pool_check_sizes};
     if (reef_store_open(&store, golden.path, &options, &err) != REEF_OK) return;
-    (void)!reef_store_check_with(store, &check, &report, &err);
+    (void)!reef_store_check(store, &check, &report, &err);
     if (reef_txn_begin(&txn, store, REEF_TXN_READ, &err) == REEF_OK) {
         if (reef_config_read(txn, &config, &err) == REEF_OK)
             assert(reef_config_check(&config, &err) == REEF_OK);

@@ -179,7 +179,9 @@ static void go_on(replay *r, size_t at, const reef_check_report *before) {
         reef_txn_abort(txn);
     }
     reef_store_close(store);
-    if (status == REEF_OK) status = reef_store_verify(r->pool, on_damage, NULL, &report, &err);
+    if (status == REEF_OK)
+        status = reef_store_verify(r->pool, &(reef_check_options){.on_damage = on_damage}, &report,
+                                   &err);
     if (status != REEF_OK)
         fail_state(r, at, err.message);
     else if (report.damaged > 0 || report.commits != before->commits + 1)
@@ -199,7 +201,8 @@ static void try_state(replay *r, pool_file *f, size_t at) {
     const event *in_flight = draw_bits(&random) % 2 == 0 ? next_write(r, f, at) : NULL;
     disk_file_cut(&f->disk, in_flight, &random, &r->state);
     place(r);
-    reef_status status = reef_store_verify(r->pool, on_damage, NULL, &report, &err);
+    reef_status status =
+        reef_store_verify(r->pool, &(reef_check_options){.on_damage = on_damage}, &report, &err);
     if (status != REEF_OK) {
         fail_state(r, at, err.message);
         return;

@@ -55,7 +55,8 @@ static void on_damage(void *context, const char *what) {
 static void check_must_find(const char *path, const char *expected) {
     reef_check_report report;
     damage_log log = {.expected = expected};
-    must(reef_store_verify(path, on_damage, &log, &report, &why));
+    must(reef_store_verify(path, &(reef_check_options){.on_damage = on_damage, .context = &log},
+                           &report, &why));
     if (log.matching == 0)
         fail_msg("%d damages, none of %s; last: %s", log.count, expected, log.last);
     assert_int_equal(report.damaged, log.count);
@@ -270,7 +271,8 @@ static void the_check_goes_on_after_damage(void **state) {
         assert_int_equal(mdb_put(raw.txn, raw.dbi, &key, &value, 0), 0);
     }
     raw_end(&raw);
-    must(reef_store_verify(f->path, on_damage, &log, &report, &why));
+    must(reef_store_verify(f->path, &(reef_check_options){.on_damage = on_damage, .context = &log},
+                           &report, &why));
     assert_int_equal(report.damaged, 10);
     assert_int_equal(log.count, 10);
     assert_int_equal(report.records, whole.records);
@@ -291,7 +293,7 @@ static reef_status truncate_while_mapped(const char *path,
     data_file_path(file, path);
     reef_status status = reef_store_open(&store, path, &(reef_store_options){0}, err);
     if (status != REEF_OK || truncate(file, 3 * 4096) != 0) return REEF_ERR_IO;
-    status = reef_store_check_with(store, options, report, err);
+    status = reef_store_check(store, options, report, err);
     reef_store_close(store);
     return status;
 }
@@ -304,7 +306,9 @@ static void a_file_truncated_under_the_map_costs_the_child_only(void **state) {
     f->store = NULL;
     must_fail(reef_verify_in_child(f->path, truncate_while_mapped, &plain, &report, &why),
               REEF_ERR_CORRUPT, "SIGBUS");
-    must_fail(reef_store_verify(f->path, NULL, NULL, &report, &why), REEF_ERR_CORRUPT, "truncated");
+    must_fail(reef_store_verify(f->path,
+                                &(reef_check_options){.on_damage = NULL, .context = &report}, &why),
+              REEF_ERR_CORRUPT, "truncated");
 }
 
 static reef_status stopped_by_signal(const char *path,
@@ -336,7 +340,8 @@ static void a_pool_open_for_writing_can_be_verified(void **state) {
     fill_pool(f->store, 77);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_put(txn, &small_key, "not committed", 13);
-    must(reef_store_verify(f->path, on_unexpected_damage, NULL, &report, &why));
+    must(reef_store_verify(f->path, &(reef_check_options){.on_damage = on_unexpected_damage},
+                           &report, &why));
     assert_int_equal(report.damaged, 0);
     assert_int_equal(report.commits, 1);
     pool_commit(txn, 2);
@@ -366,7 +371,8 @@ static void every_broken_page_gets_an_answer(void **state) {
         size_t count = draw_int(&random, 0, 1) ? 24 : 4096; // its header and first offsets, or all
         fill(broken.data + 4096 * page, count, draw_bits(&random));
         data_file_save(f->path, &broken, broken.bytes);
-        reef_status status = reef_store_verify(f->path, NULL, NULL, &report, &why);
+        reef_status status = reef_store_verify(
+            f->path, &(reef_check_options){.on_damage = NULL, .context = &report}, &why);
         assert_true(status == REEF_OK || status == REEF_ERR_CORRUPT || status == REEF_ERR_INVALID);
         if (status != REEF_OK || report.damaged > 0) answered++;
     }

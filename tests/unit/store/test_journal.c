@@ -553,7 +553,8 @@ static void put_entry(
 static void assert_found(reef_store *store, size_t count, const char *part) {
     reef_check_report report;
     findings found = {0};
-    must(reef_store_check(store, on_damage, &found, &report, &why));
+    must(reef_store_check(store, &(reef_check_options){.on_damage = on_damage, .context = &found},
+                          &report, &why));
     if (found.count != count || strstr(found.last, part) == NULL)
         fail_msg("%zu findings instead of %zu, the last: %s", found.count, count, found.last);
 }

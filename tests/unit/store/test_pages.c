@@ -312,7 +312,8 @@ static void a_check_beside_a_writer_blames_nothing(void **state) {
     assert_true(writer > 0);
     for (int i = 0; i < CHECKS; i++) {
         reef_check_report report;
-        must(reef_store_verify(f->path, on_unexpected_damage, NULL, &report, &why));
+        must(reef_store_verify(f->path, &(reef_check_options){.on_damage = on_unexpected_damage},
+                               &report, &why));
         assert_int_equal(report.damaged, 0);
         assert_int_equal(report.pages_lost, 0);
         assert_true(report.commits >= last);

@@ -231,7 +231,8 @@ static void a_damaged_row_is_found_in_its_shard(void **state) {
     reef_view none;
     size_t found = 0;
     reef_check_report report;
-    must(reef_store_verify(f->many, on_unexpected_damage, NULL, &report, &why));
+    must(reef_store_verify(f->many, &(reef_check_options){.on_damage = on_unexpected_damage},
+                           &report, &why));
     assert_int_equal(report.damaged, 0);
     assert_int_equal(report.generations, 1);
     // Every shard has all but rows and blocks of tables, which lie in one each.
@@ -240,7 +241,9 @@ static void a_damaged_row_is_found_in_its_shard(void **state) {
     assert_true(others % RANKS == 0 && others > 0);
     shard_at(f, 1, shard);
     record_damage(shard, &key);
-    must(reef_store_verify(f->many, on_damaged_row, &found, &report, &why));
+    must(reef_store_verify(f->many,
+                           &(reef_check_options){.on_damage = on_damaged_row, .context = &found},
+                           &report, &why));
     assert_true(found > 0 && report.damaged == found);
     reef_store *view = pool_open(f->many, false, false);
     reef_txn *txn = pool_begin(view, REEF_TXN_READ);

@@ -103,7 +103,7 @@ static reef_check_report verify(const pool_fixture *f,
     *found = (findings){0};
     options.on_damage = on_damage;
     options.context = found;
-    must(reef_store_verify_with(f->path, &options, &report, &why));
+    must(reef_store_verify(f->path, &options, &report, &why));
     assert_int_equal(report.damaged, found->damages);
     return report;
 }
@@ -205,7 +205,8 @@ static void every_flipped_bit_that_a_reader_can_meet_is_found(void **state) {
         file.data[at] ^= bit;
         data_file_save(f->path, &file, file.bytes);
         file.data[at] ^= bit;
-        reef_status status = reef_store_verify(f->path, NULL, NULL, &report, &why);
+        reef_status status = reef_store_verify(
+            f->path, &(reef_check_options){.on_damage = NULL, .context = &report}, &why);
         if (status != REEF_OK || report.damaged > 0) {
             found++;
             continue;
@@ -314,7 +315,8 @@ static reef_check_report check_in_turns(const char *path, uint64_t renew_us, fin
     reef_check_report report;
     reef_store *store = open_in_turns(path, renew_us);
     *found = (findings){0};
-    must(reef_store_check(store, on_damage, found, &report, &why));
+    must(reef_store_check(store, &(reef_check_options){.on_damage = on_damage, .context = found},
+                          &report, &why));
     assert_int_equal(report.damaged, found->damages);
     reef_store_close(store);
     return report;
@@ -362,7 +364,8 @@ static void *check_often(void *context) {
     while (store != NULL && !c->stop) {
         findings found = {0};
         reef_check_report report;
-        reef_status status = reef_store_check(store, on_damage, &found, &report, &why);
+        reef_status status = reef_store_check(
+            store, &(reef_check_options){.on_damage = on_damage, .context = &found}, &report, &why);
         if (status == REEF_ERR_BUSY) continue; // the writer never paused
         if (status != REEF_OK || found.damages > 0) {
             memcpy(c->damage, status != REEF_OK ? why.message : found.damage, sizeof(why.message));

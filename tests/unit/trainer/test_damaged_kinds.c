@@ -242,7 +242,8 @@ static void a_damaged_visit_goes_with_the_states_of_its_time(void **state) {
     must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     commit(f);
     const answers now = ask(f, "now");
-    must(reef_store_check(f->store, on_unexpected_damage, NULL, &report, &why));
+    must(reef_store_check(f->store, &(reef_check_options){.on_damage = on_unexpected_damage},
+                          &report, &why));
     assert_int_equal(report.damaged, 1);
     must(reef_trainer_prune(f->trainer, 1, false, &pruned, &why));
     assert_sound(f);

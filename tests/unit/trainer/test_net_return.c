@@ -352,7 +352,8 @@ static void its_damage_is_named(void **state) {
                   &(reef_key){.db = REEF_DB_EXPERTS, .generation = 2, .layer = 1, .block = 0});
     f->said[0] = '\0';
     must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = false}, &why));
-    must(reef_store_check(f->store, keep_damage, f, &report, &why));
+    must(reef_store_check(f->store, &(reef_check_options){.on_damage = keep_damage, .context = f},
+                          &report, &why));
     assert_true(report.damaged > 0);
     assert_true(times_said(f, "experts (generation 2, layer 1") > 0);
     // What was sealed before answers as it did.
