@@ -2,7 +2,7 @@
 //
 // What always holds: the pairs that are chosen from these lists, and their scores, have the bits of
 // the plain way, which scores every sub-key by the same kernel (reef_coarse_score_all).
-#include "coarse_list.h"
+#include "router_internal.h"
 
 #include "kernels_internal.h"
 

@@ -15,7 +15,7 @@
 //   - Otherwise the pairs that score T are searched in id order, which stops when enough are found.
 //     On normally distributed scores it was not needed for one of 2.3 million queries (topk = 16,
 //     side 48 to 1024); with ties throughout, as for a query of zeros, it stops after topk pairs.
-#include "product_key.h"
+#include "router_internal.h"
 
 #include "kernels_internal.h"
 

@@ -2,9 +2,7 @@
 //
 // What always holds: statistics are summed in double, feature by feature and row by row from the
 // first, whatever the number of threads. The matrix products around it are in router.c.
-#include "query_network.h"
-
-#include "reef_router.h"
+#include "router_internal.h"
 
 #include <assert.h>
 #include <math.h>

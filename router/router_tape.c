@@ -3,7 +3,7 @@
 // What always holds: one block per tape, carved here by one list of every array and its size, so
 // that neither pass allocates. Scratch is cut into slots that pieces borrow while they run; pages
 // of slots that never run at once are never touched.
-#include "router_tape.h"
+#include "router_internal.h"
 
 #include "kernels_internal.h"
 

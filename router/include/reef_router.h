@@ -123,7 +123,7 @@ typedef struct reef_router_tape {
     size_t slot_count;       // sets in `scratch`
     size_t slot_floats;      // floats of one of them
     struct coarse_table *coarse;      // (2, tables) sub-keys in bytes; NULL: no first pass
-    const struct pair_stairs *stairs; // of K, see product_key.h
+    const struct pair_stairs *stairs; // of K, see router_internal.h
     // The caller's to set: a forward chooses experts for pieces choose_first to choose_end - 1
     // alone, because others choose for the rest, and a backward adds to their d_x alone; both 0:
     // all.
@@ -270,8 +270,7 @@ typedef struct reef_gate_windows {
 } reef_gate_windows;
 
 typedef struct reef_gate_fit {
-    float leak_max;  // bound on the share of old tokens that fire
-    uint32_t epochs; // passes over the windows; 0 means 3
+    float leak_max; // bound on the share of old tokens that fire
     // written:
     bool separates; // n-grams tell old data from new data that was not fitted
     float leak;     // measured on old_calibrate

@@ -7,7 +7,7 @@
 #include "flops.h"
 #include "generation.h"
 #include "reef_random.h"
-#include "router_tape.h"
+#include "router_internal.h"
 
 enum { WINDOWS = 3, CONTEXT = 70 }; // two blocks of attention, the second one short
 

@@ -1,10 +1,9 @@
 // The first pass of retrieval: its whole numbers, its bounds and its exact scores against plain
 // loops, and its lists against those of all scores, for each instruction set.
-#include "coarse_list.h"
+#include "router_internal.h"
 
 #include "draw.h"
 #include "kernels_internal.h"
-#include "product_key.h"
 #include "test.h"
 
 #include <math.h>

@@ -270,7 +270,7 @@ static void every_window_is_read_in_every_pass(void **state) {
             sizes[i] = sizeof(windows[i]);
         }
         reef_gate_windows old = {count, bytes, sizes}, new = {1, f->new_windows.view.bytes, sizes};
-        reef_gate_fit fit = {.leak_max = 0.01f, .epochs = 1};
+        reef_gate_fit fit = {.leak_max = 0.01f};
         must(reef_gate_train(&f->gate, &old, &old, &new, &fit, &why));
         for (size_t i = 0; i < count; i++) assert_true(f->gate.weights[1 + i] < 0);
     }
@@ -388,7 +388,7 @@ static void texts_that_are_alike_get_the_smallest_threshold_that_keeps_the_bound
     fixture f;
     fixture_init(&f, synthetic(1, 11, 64 * KIB), synthetic(1, 12, 24 * KIB), 64 * KIB, 24 * KIB);
     for (size_t i = 0; i < sizeof(LEAKS) / sizeof(LEAKS[0]); i++) {
-        reef_gate_fit fit = {.leak_max = LEAKS[i], .epochs = 1};
+        reef_gate_fit fit = {.leak_max = LEAKS[i]};
         must(reef_gate_train(&f.gate, &f.old_fit.view, &f.old_calibrate.view, &f.new_windows.view,
                              &fit, &why));
         size_t fired, nearly, bytes = f.old_calibrate.view.count * WINDOW;

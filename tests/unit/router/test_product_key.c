@@ -1,5 +1,5 @@
 // Product keys: expert ids in shell order, and the choice of pairs against exhaustive search.
-#include "product_key.h"
+#include "router_internal.h"
 
 #include "draw.h"
 #include "exhaustive_pairs.h"
