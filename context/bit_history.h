@@ -1,7 +1,7 @@
 // What one bit was in one context so far, in a byte.
 //
 // A history says how often the bit was 0 and 1, which came last, and of the first three in which
-// order they came. It is a state, not a probability: what a state is worth is learned (chance.h).
+// order they came. It is a state, not a probability: what a state is worth is learned (logistic.h).
 // When a bit contradicts a long run, most of the run is forgotten, since recent bits tell more
 // (Mahoney 2005, "Adaptive weighing of context models for lossless data compression").
 #ifndef REEF_BIT_HISTORY_H

@@ -3,11 +3,14 @@
 
 #include <assert.h>
 #include <stddef.h>
+#include <string.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
 static_assert(sizeof(reef_cell_line) == REEF_LINE_BYTES, "a line of cells is a cache line");
+static_assert(sizeof(reef_slot) * REEF_SLOTS_A_LINE == REEF_LINE_BYTES,
+              "a line of slots is a cache line");
 
 #define TREES_WORTH 256
 
@@ -46,4 +49,17 @@ void reef_cells_double(reef_lines *to, const reef_lines *from, const reef_histor
             new->history[into] = old->history[c];
         }
     }
+}
+
+reef_slot *reef_slot_replace(uint8_t *line, uint32_t key, const reef_histories *histories) {
+    reef_slot *slots = (reef_slot *)(void *)line, *found = slots;
+    int least = 1 << 30;
+    for (int i = 0; i < REEF_SLOTS_A_LINE; i++) {
+        // The history of the first bit has counted every visit, as far as it counts.
+        int visits = slots[i].check == 0 ? -1 : histories->visits[slots[i].history[0]];
+        if (visits < least) least = visits, found = &slots[i];
+    }
+    memset(found, 0, sizeof(*found));
+    found->check = (uint8_t)key | (uint8_t)((key & 0xFF) == 0);
+    return found;
 }

@@ -7,7 +7,8 @@
 #include <threads.h>
 
 static reef_logistic tables;
-static once_flag made = ONCE_FLAG_INIT;
+static int32_t rates[REEF_CHANCE_LIMIT + 1];
+static once_flag made = ONCE_FLAG_INIT, rates_made = ONCE_FLAG_INIT;
 
 static void make_squash(void) {
     // e to the power of 1/256; its powers follow by multiplication, with an error below 1e-12.
@@ -53,4 +54,13 @@ static void make_tables(void) {
 const reef_logistic *reef_logistic_tables(void) {
     call_once(&made, make_tables);
     return &tables;
+}
+
+static void make_rates(void) {
+    for (int32_t n = 0; n <= REEF_CHANCE_LIMIT; n++) rates[n] = 327680 / (10 * n + 16);
+}
+
+const int32_t *reef_chance_rates(void) {
+    call_once(&rates_made, make_rates);
+    return rates;
 }

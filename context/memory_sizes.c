@@ -1,14 +1,15 @@
-// See memory_sizes.h.
+// How large the tables of a memory are: what they begin with, how they grow with the stream, and
+// where they end.
+//
+// Growth, the writer of parts and their reader all ask here and nowhere else, so a memory cannot
+// grow to what cannot be read back. Everything follows from two numbers, the bound and the bytes
+// learned, and is counted in 64 bits.
 //
 // A memory begins small. Whenever the stream has grown so that the next size stays below
 // BYTES_A_BYTE times the bytes learned, and below the bound, a table doubles: indexes first, then
 // cells, then trees. So what a memory takes, and what it knows, depends on the stream alone. A wide
 // memory, which has further contexts, takes more for a byte.
-#include "memory_sizes.h"
-
-#include "cell_table.h"
-#include "reef_context.h"
-#include "slot_table.h"
+#include "memory_internal.h"
 
 #define BYTES_A_BYTE 24
 #define WIDE_BYTES_A_BYTE 96

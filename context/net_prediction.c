@@ -1,7 +1,10 @@
-// See net_prediction.h.
-#include "net_prediction.h"
-
-#include "logistic.h"
+// What a net says of a byte, as log odds of its bits.
+//
+//   probabilities of the 256 bytes -> sums of halves -> log odds at each of the 255 nodes
+//
+// Sums and logarithms are of doubles in one fixed order, without the C library's log(): the same
+// probabilities give the same odds everywhere.
+#include "predictor.h"
 
 #include <math.h>
 

@@ -32,7 +32,8 @@ static bool ends_field(uint8_t byte) {
     return byte == ' ' || byte == ',' || byte == '\t' || byte == ';' || byte == '|';
 }
 
-uint32_t reef_character_kind(uint8_t byte) {
+// Kind of a character: 0 .. 7.
+static uint32_t character_kind(uint8_t byte) {
     if (byte == ' ') return 0;
     if (byte == '\n') return 1;
     if (is_digit(byte)) return 2;
@@ -85,9 +86,9 @@ void reef_position_step(reef_position *p, const reef_text_ring *text, uint8_t by
     }
     // Six characters of five bits each: older ones are shifted out.
     p->folded = (p->folded << 5) + (letter ? (uint32_t)(byte | 32) : digit ? 1 : byte * 3u);
-    p->shape = p->shape << 3 | reef_character_kind(byte);
+    p->shape = p->shape << 3 | character_kind(byte);
     p->shapes[1] = p->shapes[1] << 4 | p->shapes[0] >> 28;
-    p->shapes[0] = p->shapes[0] << 4 | reef_character_kind(byte);
+    p->shapes[0] = p->shapes[0] << 4 | character_kind(byte);
     if (byte == '\n') {
         begin_line(p, text->end);
     } else if (ends_field(byte)) {

@@ -100,9 +100,6 @@ static inline uint32_t reef_position_class(const reef_position *position) {
     return field * 8 + (position->shape & 7) + (uint32_t)(position->word != 0) * 128;
 }
 
-/** Kind of a character: 0 .. 7. */
-uint32_t reef_character_kind(uint8_t byte);
-
 const char *reef_context_name(size_t context);
 
 #endif

@@ -32,14 +32,11 @@
 #define REEF_PREDICTOR_H
 
 #include "cell_table.h"
-#include "chance.h"
 #include "logistic.h"
 #include "match_model.h"
 #include "mix_layer.h"
-#include "mixer.h"
-#include "net_prediction.h"
 #include "position.h"
-#include "slot_table.h"
+#include "reef_context.h"
 
 #define REEF_SETS 6 // of weights that are chosen for a bit
 
@@ -329,6 +326,17 @@ REEF_MUST_CHECK reef_status reef_predictor_code(reef_predictor *p,
                                                 struct reef_input_counts *inputs,
                                                 float *bits,
                                                 reef_error *err);
+
+// net_prediction.c: what a net says of a byte, as log odds of its bits
+
+/** Sums of the probabilities below every node: node 1 is the root, 256 .. 511 are the bytes. */
+typedef struct reef_net_tree {
+    double sums[512];
+} reef_net_tree;
+
+void reef_net_tree_init(reef_net_tree *tree, const float *probabilities);
+/** Clipped log odds of a one after `bits`: 1 and then the bits of the byte so far. */
+int16_t reef_net_tree_odds(const reef_net_tree *tree, uint32_t bits);
 
 // distribution.c
 

@@ -1,6 +1,6 @@
-// Kernels of mixer.h with vectors of 512 bits: the same bits as mix_scalar.c, since all is whole
+// Kernels of mix_layer.h with vectors of 512 bits: the same bits as mix_scalar.c, since all is whole
 // numbers.
-#include "mixer.h"
+#include "mix_layer.h"
 
 #include <immintrin.h>
 

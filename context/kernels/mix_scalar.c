@@ -1,5 +1,9 @@
 // The plain loops that every other kernel agrees with to the bit.
-#include "mixer.h"
+#include "mix_layer.h"
+
+#include "reef_kernels.h"
+
+#include <string.h>
 
 // Products of two neighbours are added before they are cut, as the vector instruction does.
 static void mix_dot(size_t K, size_t N, int32_t *out, const int16_t *in, const int16_t *const *w) {
@@ -23,3 +27,12 @@ static void mix_train(
 }
 
 const reef_mix_kernels reef_mix_scalar = {.name = "scalar", .dot = mix_dot, .train = mix_train};
+
+const reef_mix_kernels *reef_mix_kernels_chosen(void) {
+#if defined(__x86_64__)
+    // One choice for the whole program: that of the router's kernels.
+    if (strcmp(reef_kernels_name(), "avx512") == 0) return &reef_mix_avx512;
+    if (strcmp(reef_kernels_name(), "avx2") == 0) return &reef_mix_avx2;
+#endif
+    return &reef_mix_scalar;
+}

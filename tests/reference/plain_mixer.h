@@ -34,7 +34,7 @@ static inline void plain_train(
         }
 }
 
-/** chance.h: 22 bits of probability over 10 of a count that ends at 1023. */
+/** logistic.h: 22 bits of probability over 10 of a count that ends at 1023. */
 static inline uint32_t plain_chance_after(uint32_t chance, int bit, const int32_t *rates) {
     int64_t n = chance % 1024, p = chance / 1024;
     int64_t far = (bit ? (1 << 22) - 1 - p : p) / 64;

@@ -1,6 +1,5 @@
 // Bit histories, log odds in tables and chances that learn, each against its definition.
 #include "bit_history.h"
-#include "chance.h"
 #include "logistic.h"
 
 #include "draw.h"

@@ -1,7 +1,6 @@
 // Kernels of the mixer: plain loops against a 64-bit reference, vectors against the plain loops.
-#include "chance.h"
 #include "logistic.h"
-#include "mixer.h"
+#include "mix_layer.h"
 #include "reef_kernels.h"
 
 #include "draw.h"

@@ -4,7 +4,6 @@
 #include "lines.h"
 #include "match_model.h"
 #include "memory_internal.h"
-#include "slot_table.h"
 #include "text_ring.h"
 
 #include "checked.h"
