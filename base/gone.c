@@ -181,3 +181,8 @@ size_t reef_edit_distance(const char *word, const char *other) {
     }
     return row[rows % 3][columns];
 }
+
+void reef_guess(const char *word, const char *name, const char **guess) {
+    size_t nearest = *guess != NULL ? reef_edit_distance(word, *guess) : strlen(word) / 2 + 1;
+    if (reef_edit_distance(word, name) < nearest) *guess = name;
+}

@@ -17,7 +17,6 @@
 #include "reef_trainer.h"
 #include "routes.h"
 #include "service.h"
-#include "source_reader.h"
 #include "status.h"
 #include "stride.h"
 #include "training_thread.h"

@@ -4,11 +4,19 @@
 #include "reef_client.h"
 #include "reef_process.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+
+#define STATUS_NS 2000000000u // between two lines of status
+#define TIMER_MS_MIN 50       // between two checks
+#define TIMER_MS_MAX 1000
+#define CHECKS_PER_WATCHDOG 4 // a late check does no harm
 
 // ---- beginning ----------------------------------------------------------------------------------
 
@@ -57,6 +65,88 @@ reef_status reef_service_check(const reef_options *options, reef_error *err) {
     // Printing may fail when the disk is full.
     return fflush(stdout) == 0 ? REEF_OK
                                : reef_fail(err, REEF_ERR_IO, "cannot write standard output");
+}
+
+// ---- the service manager ------------------------------------------------------------------------
+//
+// Messages to the service manager, by the protocol of sd_notify(3): ready, reloading, stopping,
+// status, and the watchdog. Without NOTIFY_SOCKET in the environment nothing is sent.
+//
+// sd_notify waits for a manager that does not read its socket, and the loop with it; training does
+// not.
+//
+// The watchdog is fed only when training has done something since the last time, or has nothing to
+// do: it waits for bytes, or is paused. A step or a seal that hangs, and a commit that fails again
+// and again, feed nothing. libsystemd knows
+// the protocol.
+
+static void report_status(reef_service *service) {
+    reef_notify *notify = &service->notify;
+    char line[sizeof(notify->status)], message[sizeof(line) + 16];
+    uint64_t now = uv_hrtime();
+    if (notify->reported_ns != 0 && now - notify->reported_ns < STATUS_NS) return;
+    reef_status_view_line(service->monitor, line, sizeof(line));
+    if (strcmp(line, notify->status) == 0) return;
+    notify->reported_ns = now;
+    memcpy(notify->status, line, sizeof(line));
+    snprintf(message, sizeof(message), "STATUS=%s", line);
+    (void)sd_notify(0, message);
+}
+
+static void feed_watchdog(reef_notify *notify, const reef_training_view *view) {
+    if (!notify->watched || (!view->idle && view->advances == notify->fed)) return;
+    notify->fed = view->advances;
+    (void)sd_notify(0, "WATCHDOG=1");
+}
+
+void reef_service_stopping(reef_service *service) {
+    if (!service->notify.started || service->notify.stopping) return;
+    service->notify.stopping = true;
+    (void)sd_notify(0, "STOPPING=1");
+}
+
+static void on_timer(uv_timer_t *timer) {
+    reef_service *service = timer->data;
+    reef_training_view view;
+    reef_training_view_read(service->training, &view, NULL);
+    feed_watchdog(&service->notify, &view);
+    report_status(service);
+    if (view.state >= REEF_STATE_DRAINING) reef_service_stopping(service);
+}
+
+// The pool is open and training runs. The first food comes with it.
+static void notify_started(reef_service *service) {
+    reef_notify *notify = &service->notify;
+    uint64_t watchdog_us = 0, wait_ms = TIMER_MS_MAX;
+    notify->watched = sd_watchdog_enabled(0, &watchdog_us) > 0;
+    // The watchdog is fed several times in its interval, so that a slow step does not look like a
+    // hang.
+    if (notify->watched) wait_ms = watchdog_us / 1000 / CHECKS_PER_WATCHDOG;
+    if (wait_ms < TIMER_MS_MIN) wait_ms = TIMER_MS_MIN;
+    if (wait_ms > TIMER_MS_MAX) wait_ms = TIMER_MS_MAX;
+    // Nothing was fed yet; the first timer does it.
+    notify->fed = UINT64_MAX;
+    report_status(
+        service); // before READY=1: "systemctl status" has a line as soon as start returns
+    if (sd_notify(0, "READY=1") <= 0) return;           // nobody wants to know
+    (void)uv_timer_init(service->loop, &notify->timer); // cannot fail
+    notify->timer.data = service;
+    notify->started = true;
+    (void)uv_timer_start(&notify->timer, on_timer, 0, wait_ms);
+}
+
+static void notify_reloading(const reef_notify *notify) {
+    struct timespec now = {0};
+    char message[80];
+    if (!notify->started) return;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    snprintf(message, sizeof(message), "RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
+             (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000);
+    (void)sd_notify(0, message);
+}
+
+static void notify_reloaded(const reef_notify *notify) {
+    if (notify->started) (void)sd_notify(0, "READY=1");
 }
 
 // ---- answering ----------------------------------------------------------------------------------
@@ -156,7 +246,7 @@ static void end_reload(reef_service *service, reef_request *request, const reef_
     reef_options_release(&reload->options);
     *reload = (reef_reload){.running = false};
     // systemd wants to know when a reload is over, also one that failed.
-    reef_notify_reloaded(&service->notify);
+    notify_reloaded(&service->notify);
 }
 
 static void on_policy_set(reef_request *change) {
@@ -201,7 +291,7 @@ static reef_status reload(reef_service *service, reef_request *request, reef_err
     if (service->reload.running)
         return reef_fail(err, REEF_ERR_BUSY, "the configuration is being read already");
     service->reload = (reef_reload){.running = true, .request = request};
-    reef_notify_reloading(&service->notify);
+    notify_reloading(&service->notify);
     reef_status status = read_again(service, &service->reload, err);
     if (status == REEF_OK) status = request_trainer(service, err);
     if (status != REEF_OK) end_reload(service, NULL, err);
@@ -266,13 +356,7 @@ void reef_service_start(reef_service *service) {
                                         .pool = service->options->pool,
                                         .on_done = on_verified,
                                         .context = service};
-    service->notify = (reef_notify){
-        .loop = service->loop, .training = service->training, .monitor = service->monitor};
-    reef_notify_start(&service->notify);
-}
-
-void reef_service_stopping(reef_service *service) {
-    reef_notify_stopping(&service->notify);
+    notify_started(service);
 }
 
 void reef_service_close(reef_service *service) {
@@ -282,5 +366,7 @@ void reef_service_close(reef_service *service) {
         free(service->verifying);
         service->verifying = NULL;
     }
-    reef_notify_close(&service->notify);
+    reef_service_stopping(service);
+    if (service->notify.started) uv_close((uv_handle_t *)&service->notify.timer, NULL);
+    service->notify.started = false;
 }

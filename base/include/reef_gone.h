@@ -33,4 +33,10 @@ REEF_API bool reef_gone_report(const char *command, const char *option, reef_err
  */
 REEF_API size_t reef_edit_distance(const char *word, const char *other);
 
+/**
+ * Names are offered one after the other: *guess, NULL at first, becomes the nearest that differs in
+ * at most half of the word's letters.
+ */
+REEF_API void reef_guess(const char *word, const char *name, const char **guess);
+
 #endif

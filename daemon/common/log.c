@@ -148,6 +148,14 @@ json_t *reef_json_text(const char *text) {
     return value;
 }
 
+json_t *reef_json_count(uint64_t value) {
+    return json_integer((json_int_t)value);
+}
+
+json_t *reef_json_known(bool known, uint64_t value) {
+    return known ? reef_json_count(value) : json_null();
+}
+
 json_t *reef_json_number(double value) {
     json_t *number = json_real(value);
     return number != NULL ? number : json_null();
@@ -155,7 +163,7 @@ json_t *reef_json_number(double value) {
 
 static void set_stamp(json_t *object, reef_log_level level) {
     if (json_object_get(object, "unix_ms") == NULL)
-        json_object_set_new(object, "unix_ms", json_integer((json_int_t)reef_unix_ms()));
+        json_object_set_new(object, "unix_ms", reef_json_count(reef_unix_ms()));
     json_object_set_new(object, "level", json_string(level_text(level)));
 }
 

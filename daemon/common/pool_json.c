@@ -20,8 +20,7 @@ json_t *reef_generation_json(const reef_generation_record *generation, uint32_t 
     json_object_set_new(object, "parent", reef_json_count(generation->parent));
     // The kind whose net it is a later part of.
     bool continues = generation->continues > 0;
-    json_object_set_new(object, "continues",
-                        continues ? reef_json_count(generation->continues - 1) : json_null());
+    json_object_set_new(object, "continues", reef_json_known(continues, generation->continues - 1));
     json_object_set_new(object, "side", reef_json_count(generation->side));
     // "experts" counts those of all PEER layers; each has its own side * side.
     json_object_set_new(object, "experts",
@@ -33,10 +32,8 @@ json_t *reef_generation_json(const reef_generation_record *generation, uint32_t 
     json_object_set_new(object, "opened_at", reef_json_count(generation->opened_at));
     // An open generation has no end and no root yet.
     bool sealed = generation->sealed;
-    json_object_set_new(object, "sealed_step",
-                        sealed ? reef_json_count(generation->sealed_step) : json_null());
-    json_object_set_new(object, "sealed_at",
-                        sealed ? reef_json_count(generation->sealed_at) : json_null());
+    json_object_set_new(object, "sealed_step", reef_json_known(sealed, generation->sealed_step));
+    json_object_set_new(object, "sealed_at", reef_json_known(sealed, generation->sealed_at));
     if (sealed)
         reef_json_set_root(object, generation->root);
     else
@@ -162,8 +159,7 @@ json_t *reef_scrub_json(const reef_scrub *scrub) {
 #define SET_COUNT(field) json_object_set_new(object, #field, reef_json_count(scrub->field))
     SET_COUNT(passes);
     // Null before the first pass: a time of zero would be a date in 1970.
-    json_object_set_new(object, "last_scrub",
-                        scrub->passes ? reef_json_count(scrub->last_ms) : json_null());
+    json_object_set_new(object, "last_scrub", reef_json_known(scrub->passes, scrub->last_ms));
     SET_COUNT(last_records);
     SET_COUNT(last_bytes);
     SET_COUNT(last_damaged);
@@ -254,7 +250,7 @@ json_t *reef_check_json(json_t *pool,
     // A sampled check can be repeated with its percentage and seed.
     bool sample = strcmp(mode_text(options), "sample") == 0;
     json_object_set_new(object, "sample_percent", sample ? reef_json_number(percent) : json_null());
-    json_object_set_new(object, "seed", sample ? reef_json_count(options->seed) : json_null());
+    json_object_set_new(object, "seed", reef_json_known(sample, options->seed));
     set_scope(object, options);
 // Member and field have the same name, so one macro writes both.
 #define SET_COUNT(field) json_object_set_new(object, #field, reef_json_count(report->field))
@@ -282,10 +278,6 @@ json_t *reef_check_json(json_t *pool,
 }
 
 // ---- parts of replies ---------------------------------------------------------------------------
-
-json_t *reef_json_count(uint64_t value) {
-    return json_integer((json_int_t)value);
-}
 
 json_t *reef_reply_error(const reef_error *err) {
     json_t *error = json_object();

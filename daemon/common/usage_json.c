@@ -77,7 +77,7 @@ json_t *reef_usage_layer_json(uint32_t index, const reef_usage_layer *layer, boo
         json_array_append_new(top, json_pack("{s:I, s:o}", "expert", (json_int_t)layer->top[i],
                                              "share", reef_json_number(layer->top_share[i])));
     for (size_t i = 0; i < layer->dead_count; i++)
-        json_array_append_new(dead, json_integer((json_int_t)layer->dead[i]));
+        json_array_append_new(dead, reef_json_count(layer->dead[i]));
     for (size_t b = 0; b < layer->bucket_count; b++) {
         // Bucket b holds counts from 2^(b-1) to 2^b - 1; bucket 0 those that were never used.
         json_int_t low = b ? (json_int_t)1 << (b - 1) : 0, high = b ? 2 * low - 1 : 0;
@@ -94,13 +94,12 @@ json_t *reef_usage_layer_json(uint32_t index, const reef_usage_layer *layer, boo
     if (!ranged) return document;
     const reef_usage_range *range = &layer->range;
     // No window lies in the range: then it has no first and no last moment.
-    json_t *from = range->windows > 0 ? json_integer((json_int_t)range->from_ms) : json_null();
-    json_t *to = range->windows > 0 ? json_integer((json_int_t)range->to_ms) : json_null();
-    json_t *known = range->known_ms > 0 ? json_integer((json_int_t)range->known_ms) : json_null();
-    json_object_set_new(document, "windows", json_integer((json_int_t)range->windows));
-    json_object_set_new(document, "from_ms", from);
-    json_object_set_new(document, "to_ms", to);
-    json_object_set_new(document, "known_since_ms", known);
-    json_object_set_new(document, "selections_before", json_integer((json_int_t)layer->before));
+    bool any = range->windows > 0;
+    json_object_set_new(document, "windows", reef_json_count(range->windows));
+    json_object_set_new(document, "from_ms", reef_json_known(any, range->from_ms));
+    json_object_set_new(document, "to_ms", reef_json_known(any, range->to_ms));
+    json_object_set_new(document, "known_since_ms",
+                        reef_json_known(range->known_ms > 0, range->known_ms));
+    json_object_set_new(document, "selections_before", reef_json_count(layer->before));
     return document;
 }

@@ -40,7 +40,7 @@ struct reef_http {
     char address[REEF_HTTP_ADDRESS_BYTES_MAX];
     reef_http_token token;
     reef_http_connection *connections;
-    size_t stream_count;
+    size_t stream_count;   // that are open; counted by http_stream.c
     uint64_t replies[6];   // by hundreds of the code; [0]: none was sent
     size_t bodies_bytes;   // of requests that are being read
     unsigned open_handles; // of the loop
@@ -56,8 +56,6 @@ void reef_http_respond(reef_http_request *request,
 /** Let MHD work off what is ready. */
 void reef_http_run(reef_http *http);
 uint64_t reef_http_now_ms(const reef_http *http);
-/** Streams that are open; counted by http_stream.c. */
-size_t *reef_http_stream_count(reef_http *http);
 
 /** Where to listen, and the token; INVALID when others could reach that without one. */
 REEF_MUST_CHECK reef_status reef_http_access_check(const char *listen,

@@ -8,6 +8,7 @@
 #include "http_server.h"
 
 #include "http_internal.h"
+#include "reef_pool_json.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,6 +23,32 @@
 #define BODY_ROOM_FIRST 4096
 
 // ---- the loop -----------------------------------------------------------------------------------
+
+static void on_timer(uv_timer_t *timer) {
+    reef_http_run(((reef_http_door *)timer->data)->http);
+}
+
+// MHD works off what is ready and says when it wants to be asked again. It is never entered twice:
+// a reply that is given from within it is worked off by the call that is under way.
+void reef_http_run(reef_http *http) {
+    if (http->running || http->closing) return;
+    for (size_t i = 0; i < sizeof(http->doors) / sizeof(*http->doors); i++) {
+        reef_http_door *door = &http->doors[i];
+        if (door->daemon == NULL) continue;
+        http->running = true;
+        (void)MHD_run(door->daemon);
+        http->running = false;
+        MHD_UNSIGNED_LONG_LONG wait_ms;
+        if (MHD_get_timeout(door->daemon, &wait_ms) == MHD_YES)
+            (void)uv_timer_start(&door->timer, on_timer, wait_ms, 0);
+        else
+            (void)uv_timer_stop(&door->timer);
+    }
+}
+
+uint64_t reef_http_now_ms(const reef_http *http) {
+    return uv_now(http->options.loop);
+}
 
 static void on_poll(uv_poll_t *poll, int status, int events) {
     (void)status;
@@ -50,6 +77,46 @@ static reef_http_request *request_new(reef_http *http,
     request->path = path;
     request->peer = peer_of(connection);
     return request;
+}
+
+static void add_headers(struct MHD_Response *response, unsigned code, const char *type) {
+    // Status and scores change constantly; a cache would show the past.
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    // A browser must not guess that pushed text is a page.
+    (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    // Nothing but our own page may run here, and it talks to nobody else.
+    (void)MHD_add_response_header(response, "Content-Security-Policy",
+                                  "default-src 'none'; script-src 'self'; style-src 'self'; "
+                                  "connect-src 'self'; img-src data:; base-uri 'none'; "
+                                  "form-action 'none'; frame-ancestors 'none'");
+    (void)MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+    if (code == MHD_HTTP_UNAUTHORIZED)
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    // Busy and full pass in a second, as a rule.
+    if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+}
+
+void reef_http_respond(reef_http_request *request,
+                       unsigned code,
+                       const char *type,
+                       struct MHD_Response *response) {
+    // Remembered rather than sent: MHD sends only from within its own callbacks.
+    request->code = code;
+    request->reply = response;
+    request->answered = true;
+    if (response != NULL) add_headers(response, code, type);
+    // A deferred request was suspended; it is resumed here, and MHD calls on_request once more to
+    // send the reply.
+    if (!request->deferred) return;
+    request->deferred = false;
+    if (request->peer != NULL) {
+        request->peer->waits_for_us = false;
+        request->peer->deferred = NULL;
+    }
+    MHD_resume_connection(request->connection);
+    reef_http_run(request->http);
 }
 
 void reef_http_reply(
@@ -83,6 +150,35 @@ static enum MHD_Result send_reply(reef_http_request *request) {
     return result;
 }
 
+// ---- JSON ---------------------------------------------------------------------------------------
+
+void reef_http_reply_line(reef_http_request *request, unsigned code, char *text) {
+    char *line = text != NULL ? realloc(text, strlen(text) + 2) : NULL;
+    if (line != NULL)
+        strcat(line, "\n");
+    else
+        free(text);
+    reef_http_reply(request, line != NULL ? code : MHD_HTTP_INTERNAL_SERVER_ERROR,
+                    "application/json", line, line != NULL ? strlen(line) : 0);
+}
+
+void reef_http_reply_json(reef_http_request *request, unsigned code, json_t *object) {
+    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    json_decref(object);
+    reef_http_reply_line(request, code, text);
+}
+
+void reef_http_fail(reef_http_request *request,
+                    unsigned code,
+                    const reef_error *err,
+                    unsigned retry_ms) {
+    snprintf(request->why, sizeof(request->why), "%s", err->message);
+    json_t *reply = reef_reply_error(err);
+    if (retry_ms)
+        json_object_set_new(json_object_get(reply, "error"), "retry_ms", json_integer(retry_ms));
+    reef_http_reply_json(request, code, reply);
+}
+
 // ---- bodies -------------------------------------------------------------------------------------
 
 static void release_body(reef_http_request *request) {
@@ -91,24 +187,20 @@ static void release_body(reef_http_request *request) {
     request->body_bytes = request->body_room = 0;
 }
 
-static void refuse_body(reef_http_request *request, unsigned code, const char *error) {
-    static const char FORMAT[] = "{\"error\":{%s}}\n";
-    snprintf(request->why, sizeof(request->why), "%s", error);
-    size_t room = strlen(error) + sizeof(FORMAT);
-    char *text = malloc(room);
-    int bytes = text != NULL ? snprintf(text, room, FORMAT, error) : 0;
-    reef_http_reply(request, code, "application/json", text, (size_t)bytes);
+static void refuse_body(reef_http_request *request,
+                        unsigned code,
+                        const reef_error *err,
+                        unsigned retry_ms) {
+    reef_http_fail(request, code, err, retry_ms);
     request->http->bodies_bytes -= request->body_room;
     release_body(request);
 }
 
 static void refuse_long(reef_http_request *request) {
-    char error[128];
-    snprintf(error, sizeof(error),
-             "\"status\":\"invalid\",\"message\":\"the body "
-             "has more than the %u bytes that are allowed\"",
-             REEF_HTTP_BODY_BYTES_MAX);
-    refuse_body(request, MHD_HTTP_CONTENT_TOO_LARGE, error);
+    reef_error err;
+    (void)reef_fail(&err, REEF_ERR_INVALID, "the body has more than the %u bytes that are allowed",
+                    REEF_HTTP_BODY_BYTES_MAX);
+    refuse_body(request, MHD_HTTP_CONTENT_TOO_LARGE, &err, 0);
 }
 
 static bool declares_too_much(struct MHD_Connection *connection) {
@@ -129,9 +221,8 @@ static bool make_room(reef_http_request *request, size_t bytes) {
     // The bound is for all bodies together: many small requests fill the memory as well as a large
     // one.
     if (more > REEF_HTTP_BODIES_BYTES_MAX - http->bodies_bytes) {
-        refuse_body(request, MHD_HTTP_TOO_MANY_REQUESTS,
-                    "\"status\":\"busy\",\"message\":\"too many bodies are being sent; "
-                    "try again\",\"retry_ms\":1000");
+        static const reef_error busy = {REEF_ERR_BUSY, "too many bodies are being sent; try again"};
+        refuse_body(request, MHD_HTTP_TOO_MANY_REQUESTS, &busy, 1000);
         return false;
     }
     uint8_t *body = realloc(request->body, room);
@@ -204,8 +295,11 @@ static bool is_trusted(int fd) {
 // Nothing is read after it: MHD closes the connection.
 static enum MHD_Result refuse_and_close(reef_http_request *request,
                                         unsigned code,
-                                        const char *error) {
-    refuse_body(request, code, error);
+                                        reef_status status,
+                                        const char *message) {
+    reef_error err;
+    (void)reef_fail(&err, status, "%s", message);
+    refuse_body(request, code, &err, 0);
     if (request->reply != NULL)
         (void)MHD_add_response_header(request->reply, MHD_HTTP_HEADER_CONNECTION, "close");
     return send_reply(request);
@@ -233,17 +327,15 @@ static enum MHD_Result on_request(void *context,
         // Refusals before the body is read: what is not wanted need not be received.
         request->door = door;
         if (door->is_socket && !is_trusted(socket_of(connection)))
-            return refuse_and_close(request, MHD_HTTP_FORBIDDEN,
-                                    "\"status\":\"invalid\",\"message\":\"only the daemon's own "
-                                    "user and root may connect\"");
+            return refuse_and_close(request, MHD_HTTP_FORBIDDEN, REEF_ERR_INVALID,
+                                    "only the daemon's own user and root may connect");
         if (request->peer != NULL && request->peer->is_too_many)
-            return refuse_and_close(request, MHD_HTTP_TOO_MANY_REQUESTS,
-                                    "\"status\":\"busy\",\"message\":\"too many clients\"");
+            return refuse_and_close(request, MHD_HTTP_TOO_MANY_REQUESTS, REEF_ERR_BUSY,
+                                    "too many clients");
         if (is_ambiguous(connection))
-            return refuse_and_close(request, MHD_HTTP_BAD_REQUEST,
-                                    "\"status\":\"invalid\",\"message\":\"the header has Host or "
-                                    "Content-Length twice, or Transfer-Encoding in a way that is "
-                                    "not taken\"");
+            return refuse_and_close(request, MHD_HTTP_BAD_REQUEST, REEF_ERR_INVALID,
+                                    "the header has Host or Content-Length twice, or "
+                                    "Transfer-Encoding in a way that is not taken");
         if (declares_too_much(connection)) {
             refuse_long(request);
             return send_reply(request);

@@ -13,6 +13,7 @@
 
 #include "reef_error.h"
 
+#include <jansson.h>
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -147,6 +148,19 @@ void reef_http_reply_static(reef_http_request *request,
                             const char *type,
                             const unsigned char *body,
                             size_t bytes);
+
+/** The same of a line of JSON, which is on the heap and is taken; its end is added. NULL: 500. */
+void reef_http_reply_line(reef_http_request *request, unsigned code, char *text);
+void reef_http_reply_json(reef_http_request *request, unsigned code, json_t *object); // taken
+/**
+ * Reply with an error, {"error": ...}.
+ *
+ * retry_ms  after how long to try again; 0: nothing is said of it
+ */
+void reef_http_fail(reef_http_request *request,
+                    unsigned code,
+                    const reef_error *err,
+                    unsigned retry_ms);
 
 // ---- streams ------------------------------------------------------------------------------------
 

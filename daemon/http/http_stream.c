@@ -28,7 +28,7 @@ struct reef_http_stream {
 
 static void release_stream(reef_http_stream *stream) {
     if (--stream->holders > 0) return;
-    --*reef_http_stream_count(stream->http);
+    stream->http->stream_count--;
     free(stream->bytes);
     free(stream);
 }
@@ -72,8 +72,7 @@ reef_http_stream *reef_http_stream_begin(reef_http_request *request,
                                          void (*on_gone)(void *owner),
                                          void *owner) {
     // Streams are few: each keeps a connection and a buffer for as long as the client likes.
-    size_t *count = reef_http_stream_count(request->http);
-    if (*count == REEF_HTTP_STREAMS_MAX) return NULL;
+    if (request->http->stream_count == REEF_HTTP_STREAMS_MAX) return NULL;
     reef_http_stream *stream = calloc(1, sizeof(*stream));
     struct MHD_Response *response =
         stream != NULL ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read,
@@ -83,7 +82,7 @@ reef_http_stream *reef_http_stream_begin(reef_http_request *request,
         free(stream);
         return NULL;
     }
-    ++*count;
+    request->http->stream_count++;
     stream->http = request->http;
     stream->connection = request->connection;
     stream->peer = request->peer;

@@ -24,7 +24,7 @@ static char *status_event(reef_events *events, reef_status_view *monitor) {
     json_t *object = reef_status_view_status(monitor);
     json_t *stats = reef_events_stats(events);
     json_object_set_new(object, "facts", stats != NULL ? json_incref(stats) : json_null());
-    json_object_set_new(object, "unix_ms", json_integer((json_int_t)reef_unix_ms()));
+    json_object_set_new(object, "unix_ms", reef_json_count(reef_unix_ms()));
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(object);
     // The format of server-sent events: a name, one line of data, an empty line.

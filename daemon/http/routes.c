@@ -18,7 +18,6 @@
 #include <strings.h>
 
 #define REFUSED_NS 10000000000u // between two messages about refused batches
-#define JSON "application/json"
 #define SCRIPT "text/javascript; charset=utf-8"
 #define STYLE "text/css; charset=utf-8"
 #define TEXT "text/plain; charset=utf-8"
@@ -41,22 +40,6 @@ static void send_text(reef_http_request *request, unsigned code, const char *typ
     reef_http_reply(request, code, type, text, text != NULL ? strlen(text) : 0);
 }
 
-// Takes the text.
-static void send_line(reef_http_request *request, unsigned code, char *text) {
-    char *line = text != NULL ? realloc(text, strlen(text) + 2) : NULL;
-    if (line != NULL)
-        strcat(line, "\n");
-    else
-        free(text);
-    send_text(request, line != NULL ? code : MHD_HTTP_INTERNAL_SERVER_ERROR, JSON, line);
-}
-
-static void send_json(reef_http_request *request, unsigned code, json_t *object) {
-    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
-    json_decref(object);
-    send_line(request, code, text);
-}
-
 static unsigned code_of(reef_status status) {
     switch (status) {
     case REEF_OK:
@@ -76,15 +59,14 @@ static unsigned code_of(reef_status status) {
     }
 }
 
-static void send_failure(reef_http_request *request, unsigned code, const reef_error *err) {
-    snprintf(request->why, sizeof(request->why), "%s", err->message);
-    send_json(request, code, reef_reply_error(err));
+static void send_failure(reef_http_request *request, const reef_error *err) {
+    reef_http_fail(request, code_of(err->status), err, 0);
 }
 
 static void send_refusal(reef_http_request *request, unsigned code, const char *message) {
     reef_error err = {.status = REEF_ERR_INVALID};
     snprintf(err.message, sizeof(err.message), "%s", message);
-    send_failure(request, code, &err);
+    reef_http_fail(request, code, &err, 0);
 }
 
 // ---- answered by the loop -----------------------------------------------------------------------
@@ -112,7 +94,7 @@ static void metrics(reef_routes *routes, reef_http_request *request) {
 }
 
 static void status(reef_routes *routes, reef_http_request *request) {
-    send_json(request, MHD_HTTP_OK, reef_status_view_status(routes->monitor));
+    reef_http_reply_json(request, MHD_HTTP_OK, reef_status_view_status(routes->monitor));
 }
 
 // The dashboard's files, which are part of the program; made of daemon/dashboard/ by
@@ -140,10 +122,8 @@ static void page(reef_routes *routes, reef_http_request *request) {
 static void events(reef_routes *routes, reef_http_request *request) {
     if (reef_events_listen(&routes->events, request, routes->monitor)) return;
     reef_error err;
-    send_failure(request,
-                 code_of(reef_fail(&err, REEF_ERR_BUSY, "%d clients listen already; try again",
-                                   REEF_EVENTS_MAX)),
-                 &err);
+    (void)reef_fail(&err, REEF_ERR_BUSY, "%d clients listen already; try again", REEF_EVENTS_MAX);
+    send_failure(request, &err);
 }
 
 void reef_routes_tick(reef_routes *routes) {
@@ -160,13 +140,13 @@ static void on_command_reply(reef_request *served) {
     reef_http_request *request = served->owner;
     request->work = NULL;
     if (served->error.status != REEF_OK) {
-        send_failure(request, code_of(served->error.status), &served->error);
+        send_failure(request, &served->error);
         return;
     }
     // Scores that are asked for after this reply are not as of an older state.
     reef_routes *routes = reef_http_context(request);
     reef_query_thread_expect(routes->queries, served->last.commit.number);
-    send_json(request, MHD_HTTP_OK, reef_command_result(served));
+    reef_http_reply_json(request, MHD_HTTP_OK, reef_command_result(served));
 }
 
 static void forget_command(void *work) {
@@ -201,34 +181,23 @@ static void hand_over(reef_routes *routes, reef_http_request *request, reef_comm
     // Nobody took it over: what it holds is released here.
     reef_request_release(parsed);
     free(copy);
-    send_failure(request, code_of(err.status), &err);
+    send_failure(request, &err);
 }
 
 // ---- what is pushed -----------------------------------------------------------------------------
-
-static void send_push_failure(reef_http_request *request,
-                              unsigned code,
-                              const reef_error *err,
-                              unsigned retry_ms) {
-    snprintf(request->why, sizeof(request->why), "%s", err->message);
-    json_t *reply = reef_reply_error(err);
-    if (retry_ms)
-        json_object_set_new(json_object_get(reply, "error"), "retry_ms", json_integer(retry_ms));
-    send_json(request, code, reply);
-}
 
 static void on_pushed(reef_push_batch *batch) {
     reef_http_request *request = batch->owner;
     request->work = NULL;
     if (batch->error.status == REEF_OK)
-        send_json(request, MHD_HTTP_OK,
-                  json_pack("{s:s, s:I, s:I, s:b, s:I}", "source",
-                            batch->input->name + strlen(REEF_PUSH_PREFIX), "accepted_bytes",
-                            (json_int_t)batch->accepted_bytes, "records",
-                            (json_int_t)batch->record_count, "duplicate", batch->duplicate,
-                            "position", (json_int_t)batch->position));
+        reef_http_reply_json(request, MHD_HTTP_OK,
+                             json_pack("{s:s, s:I, s:I, s:b, s:I}", "source",
+                                       batch->input->name + strlen(REEF_PUSH_PREFIX),
+                                       "accepted_bytes", (json_int_t)batch->accepted_bytes,
+                                       "records", (json_int_t)batch->record_count, "duplicate",
+                                       batch->duplicate, "position", (json_int_t)batch->position));
     else
-        send_push_failure(request, code_of(batch->error.status), &batch->error, batch->retry_ms);
+        reef_http_fail(request, code_of(batch->error.status), &batch->error, batch->retry_ms);
 }
 
 static void forget_push(void *work) {
@@ -242,7 +211,7 @@ static void push_batch(reef_routes *routes, reef_http_request *request, reef_pus
     // The pusher journals first and trains later; its reply comes when the batch is safe on disk.
     reef_status result = reef_push_submit(routes->pusher, batch, &err);
     if (result != REEF_OK) {
-        send_push_failure(request, code_of(result), &err, batch->retry_ms);
+        reef_http_fail(request, code_of(result), &err, batch->retry_ms);
         reef_push_batch_free(batch);
         return;
     }
@@ -258,7 +227,7 @@ static void ingest(reef_routes *routes, reef_http_request *request) {
     if (reef_http_ingest(&batch, request, &code, &err) == REEF_OK)
         push_batch(routes, request, batch);
     else
-        send_failure(request, code, &err);
+        reef_http_fail(request, code, &err, 0);
 }
 
 // A sender that nobody looks after shows here: every refused batch is counted, and some are logged.
@@ -292,7 +261,7 @@ static void command(reef_routes *routes, reef_http_request *request) {
     // An empty body is refused by the parser with a clear message.
     if (reef_command_parse(&parsed, request->body_bytes ? (const char *)request->body : "",
                            request->body_bytes, &err) != REEF_OK) {
-        send_failure(request, code_of(err.status), &err);
+        send_failure(request, &err);
         return;
     }
     switch (parsed.kind) {
@@ -305,7 +274,7 @@ static void command(reef_routes *routes, reef_http_request *request) {
         break;
     case REEF_COMMAND_STOP:
         routes->on_stop(routes->context);
-        send_json(request, MHD_HTTP_OK, json_pack("{s:s}", "state", "draining"));
+        reef_http_reply_json(request, MHD_HTTP_OK, json_pack("{s:s}", "state", "draining"));
         break;
     }
 }
@@ -403,10 +372,10 @@ static void reply_query(reef_query *query) {
     if (request == NULL) return;
     request->work = NULL;
     if (query->error.status == REEF_OK) {
-        send_line(request, MHD_HTTP_OK, query->text);
+        reef_http_reply_line(request, MHD_HTTP_OK, query->text);
         query->text = NULL; // taken
     } else {
-        send_failure(request, code_of(query->error.status), &query->error);
+        send_failure(request, &query->error);
     }
 }
 
@@ -444,7 +413,7 @@ static void submit(reef_routes *routes,
     }
     if (result != REEF_OK) {
         reef_query_free(query);
-        send_failure(request, code_of(result), &err);
+        send_failure(request, &err);
         return;
     }
     request->deferred = true;
@@ -624,7 +593,7 @@ static void refuse_path(reef_http_request *request) {
         if (ROUTES[i].handle != page && used < sizeof(err.message))
             used += (size_t)snprintf(err.message + used, sizeof(err.message) - used, " %s",
                                      ROUTES[i].path);
-    send_failure(request, MHD_HTTP_NOT_FOUND, &err);
+    send_failure(request, &err);
 }
 
 void reef_routes_begin(void *context, reef_http_request *request) {
@@ -668,7 +637,7 @@ void reef_routes_handle(void *context, reef_http_request *request) {
     reef_status result = take_query(request, found->query, arguments, &err);
     // Handlers that need no model reply at once; the others become queries.
     if (result != REEF_OK)
-        send_failure(request, code_of(result), &err);
+        send_failure(request, &err);
     else if (found->handle != NULL)
         found->handle(routes, request);
     else

@@ -67,6 +67,9 @@ size_t reef_character_bytes(const uint8_t *bytes, size_t count);
  * them.
  */
 json_t *reef_json_text(const char *text);
+/** A count; and one that is known or null. */
+json_t *reef_json_count(uint64_t value);
+json_t *reef_json_known(bool known, uint64_t value);
 /** A number, or null when it is not finite, which JSON cannot hold. */
 json_t *reef_json_number(double value);
 

@@ -90,9 +90,6 @@ json_t *reef_usage_layer_json(uint32_t index, const reef_usage_layer *layer, boo
 /** {"error": {"status": ..., "message": ...}} */
 json_t *reef_reply_error(const reef_error *err);
 
-/** A count of any size that JSON can hold. */
-json_t *reef_json_count(uint64_t value);
-
 /** "root": the hash in hexadecimal. */
 void reef_json_set_root(json_t *object, const uint8_t root[REEF_HASH_BYTES]);
 

@@ -1,9 +1,8 @@
-// The inside of the query thread, shared by its files. Each calls those before it:
+// The inside of the query thread, shared by its files:
 //
-//   query_list.c    queries on their way; which state is meant, and is a model of it
+//   query_thread.c  the thread, and queries on their way
+//   query_models.c  the models that answer; which state is meant, and is a model of it
 //   query_twins.c   threads that score beside it
-//   query_models.c  the models that answer
-//   query_thread.c  the thread
 #ifndef REEF_QUERY_INTERNAL_H
 #define REEF_QUERY_INTERNAL_H
 
@@ -53,9 +52,8 @@ struct reef_query_thread {
     reef_query_model *used;      // the thread's: the one of the running query, or NULL
     reef_query_renewal renewal;  // the thread's, of models[0]
     reef_forgetting *forgetting; // the thread's, or NULL
-    void (*forgetting_unpin)(reef_forgetting *forgetting);
-    _Atomic uint64_t expected; // no query that comes is answered as of an earlier commit
-    uv_mutex_t lock;           // protects what follows
+    _Atomic uint64_t expected;   // no query that comes is answered as of an earlier commit
+    uv_mutex_t lock;             // protects what follows
     uv_cond_t changed;
     reef_query *waiting, *done;
     reef_query *current; // under way
@@ -67,7 +65,7 @@ struct reef_query_thread {
     reef_query_twin twins[REEF_QUERY_TWINS_MAX];
 };
 
-// query_list.c
+// query_thread.c
 
 /** Run a query that was taken from the list, and hand its reply to the loop. */
 void reef_query_thread_run(reef_query_thread *queries, reef_query *query);
@@ -76,29 +74,6 @@ void reef_query_thread_run(reef_query_thread *queries, reef_query *query);
  * the lock.
  */
 reef_query *reef_query_thread_take(reef_query_thread *queries, bool for_twin);
-
-/** At the end of a list; under its lock. */
-void reef_query_append(reef_query **list, reef_query *query);
-
-/** The last commit, and which state is meant: see reef_state_name. */
-REEF_MUST_CHECK reef_status reef_query_find_state(reef_query_thread *queries,
-                                                  const char *as_of,
-                                                  char name[REEF_NAME_BYTES_MAX + 1],
-                                                  reef_commit *newest,
-                                                  reef_error *err);
-/** Is the model of that state, or opened so lately that it may answer for it? */
-bool reef_query_model_is_fresh(const reef_query_thread *queries,
-                               const reef_query_model *kept,
-                               const char *as_of,
-                               const reef_commit *newest);
-/** Has somebody been told of a later state of the present than this one? */
-bool reef_query_model_is_outdated(const reef_query_thread *queries,
-                                  const reef_query_model *kept,
-                                  const reef_commit *newest);
-/** Would a query have to wait too long if the model were opened again for it? */
-bool reef_query_model_is_slow(const reef_query_model *kept);
-/** May the model of now answer a query that begins now? On a twin that is busy. */
-bool reef_query_thread_is_recent(reef_query_thread *queries);
 
 // query_twins.c
 
@@ -124,6 +99,8 @@ void reef_query_twins_exchange(reef_query_thread *queries, reef_model **models);
 
 // query_models.c
 
+/** May the model of now answer a query that begins now? On a twin that is busy. */
+bool reef_query_thread_is_recent(reef_query_thread *queries);
 /** Close all models, once what is being opened is there. */
 void reef_query_thread_close(reef_query_thread *queries);
 

@@ -8,12 +8,75 @@
 #include <stdio.h>
 #include <string.h>
 
+// ---- which state is meant -----------------------------------------------------------------------
+
+#define REOPEN_SHARE 10     // of the time at most one part in so many goes to opening models
+#define WAIT_NS_MAX 5000000 // that a query waits for a newer model: about what a score takes
+
+// The last commit, and which state is meant: another one with time, where people named a moment.
+static reef_status find_state(reef_query_thread *queries,
+                              const char *as_of,
+                              char name[REEF_NAME_BYTES_MAX + 1],
+                              reef_commit *newest,
+                              reef_error *err) {
+    reef_txn *txn = NULL;
+    reef_status status = reef_txn_begin(&txn, queries->options.store, REEF_TXN_READ, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, newest, err);
+    if (status == REEF_OK) status = reef_state_name(name, txn, as_of, err);
+    reef_txn_abort(txn);
+    return status;
+}
+
+// Who was told that something is in a commit asks about that, or a later one.
+static bool is_outdated(const reef_query_thread *queries,
+                        const reef_query_model *kept,
+                        const reef_commit *newest) {
+    if (kept->model == NULL || kept != &queries->models[0]) return false;
+    const reef_commit *commit = reef_model_commit(kept->model);
+    return commit->number < atomic_load(&queries->expected) &&
+           memcmp(commit->root, newest->root, sizeof(commit->root)) != 0;
+}
+
+// A state of the past never changes while its name stands for it; a name can be given to another
+// one. Commits that only wrote beside training, such as what was pushed, leave the root as it was.
+static bool is_fresh(const reef_query_thread *queries,
+                     const reef_query_model *kept,
+                     const char *as_of,
+                     const reef_commit *newest) {
+    if (kept->model == NULL || strcmp(kept->as_of, as_of) != 0) return false;
+    const reef_commit *commit = reef_model_commit(kept->model);
+    if (commit->number == newest->number) return true;
+    if (strcmp(as_of, "now") == 0 && memcmp(commit->root, newest->root, sizeof(commit->root)) == 0)
+        return true;
+    return !is_outdated(queries, kept, newest) &&
+           uv_hrtime() - kept->opened_ns < REOPEN_SHARE * kept->took_ns;
+}
+
+// A context memory may take a second to open, in which a hundred queries would wait. Other models
+// are opened at once: two of a large one may be more than there is room for.
+static bool is_slow(const reef_query_model *kept) {
+    return kept->took_ns >= WAIT_NS_MAX && reef_model_is_shared(kept->model) &&
+           reef_model_config(kept->model)->context_memory > 0;
+}
+
+bool reef_query_thread_is_recent(reef_query_thread *queries) {
+    const reef_query_model *kept = &queries->models[0];
+    reef_commit newest;
+    char name[REEF_NAME_BYTES_MAX + 1];
+    if (find_state(queries, "now", name, &newest, NULL) != REEF_OK) return false;
+    // It answers until a newer one has been opened beside it.
+    if (is_slow(kept)) return !is_outdated(queries, kept, &newest);
+    return is_fresh(queries, kept, name, &newest);
+}
+
+// ---- the models that are kept -------------------------------------------------------------------
+
 // Rows read in place must not keep the trainer from reusing pages while nobody asks for this model,
 // however many ask for another state. The model in use renews its read by itself.
 void reef_query_thread_unpin(reef_query_thread *queries, const reef_query_model *used) {
     for (reef_query_model *m = queries->models; m < queries->models + REEF_QUERY_MODELS; m++)
         if (m->model != NULL && m != used) reef_model_unpin(m->model);
-    queries->forgetting_unpin(queries->forgetting);
+    reef_forgetting_unpin(queries->forgetting);
 }
 
 reef_store *reef_query_thread_store(reef_query_thread *queries) {
@@ -116,7 +179,7 @@ static bool is_renewed(reef_query_thread *queries, const reef_query_model *kept)
     reef_query_renewal *r = &queries->renewal;
     if (kept != &queries->models[0] || kept->model == NULL) return false;
     if (r->runs) return true;
-    if (!reef_query_model_is_slow(kept)) return false;
+    if (!is_slow(kept)) return false;
     *r = (reef_query_renewal){.store = queries->options.store,
                               .options = options_of(queries),
                               .older = kept->model,
@@ -143,7 +206,7 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
                                     reef_error *err) {
     reef_commit newest;
     char name[REEF_NAME_BYTES_MAX + 1];
-    reef_status status = reef_query_find_state(queries, as_of, name, &newest, err);
+    reef_status status = find_state(queries, as_of, name, &newest, err);
     if (status != REEF_OK) return status;
     // Two models are kept: one of the present and one as of an older state, so that asking for both
     // in turn does not reload either.
@@ -152,12 +215,11 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
     // The other model releases the map while this one is used.
     reef_query_thread_unpin(queries, kept);
     // The newer model that is being opened may be the one that has to answer.
-    bool outdated = reef_query_model_is_outdated(queries, kept, &newest);
+    bool outdated = is_outdated(queries, kept, &newest);
     take_renewed(queries, outdated);
-    if (outdated) outdated = reef_query_model_is_outdated(queries, kept, &newest);
+    if (outdated) outdated = is_outdated(queries, kept, &newest);
     // The present is reopened when there is a newer commit; sealed generations are taken over.
-    if (!reef_query_model_is_fresh(queries, kept, name, &newest) &&
-        (outdated || !is_renewed(queries, kept))) {
+    if (!is_fresh(queries, kept, name, &newest) && (outdated || !is_renewed(queries, kept))) {
         if (kept == &queries->models[0]) {
             (void)reef_query_twins_take_back(queries, true);
             reef_query_twins_close(queries);

@@ -20,10 +20,6 @@
 #define POINTS_DEFAULT 500
 #define COUNT_MAX 100000
 
-static json_t *count_json(uint64_t value) {
-    return json_integer((json_int_t)value);
-}
-
 reef_status reef_query_count(const reef_query *query,
                              const char *name,
                              uint64_t fallback,
@@ -63,15 +59,15 @@ static reef_status model_of(reef_query_thread *queries,
 
 static void set_state(json_t *object, const reef_query *query, const reef_model *model) {
     json_object_set_new(object, "as_of", reef_json_text(query->as_of));
-    json_object_set_new(object, "commit", count_json(reef_model_commit(model)->number));
+    json_object_set_new(object, "commit", reef_json_count(reef_model_commit(model)->number));
     size_t count;
     const reef_lost_kind *lost = reef_model_lost_kinds(model, &count);
     if (count == 0) return;
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("{s:o, s:o, s:s}", "kind", count_json(lost[i].kind),
-                                              "whole_to", count_json(lost[i].whole_to), "what",
-                                              lost[i].what));
+        json_array_append_new(
+            list, json_pack("{s:o, s:o, s:s}", "kind", reef_json_count(lost[i].kind), "whole_to",
+                            reef_json_count(lost[i].whole_to), "what", lost[i].what));
     json_object_set_new(object, "lost_kinds", list);
 }
 
@@ -144,7 +140,7 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
     if (status == REEF_OK) {
         query->result = json_object();
         set_state(query->result, query, model);
-        json_object_set_new(query->result, "bytes", count_json(score.bytes));
+        json_object_set_new(query->result, "bytes", reef_json_count(score.bytes));
         json_object_set_new(query->result, "bits", reef_json_number(score.bits));
         json_object_set_new(query->result, "bits_per_byte", reef_json_number(score.bits_per_byte));
         json_object_set_new(query->result, "records",
@@ -255,7 +251,7 @@ static reef_status generate(reef_query_thread *queries,
             if (!out[i]) out[i] = '?'; // text ends at a zero
         query->result = json_object();
         set_state(query->result, query, model);
-        json_object_set_new(query->result, "bytes", count_json(count));
+        json_object_set_new(query->result, "bytes", reef_json_count(count));
         if (!asked->stream)
             json_object_set_new(query->result, "text", reef_json_text((const char *)out));
     }

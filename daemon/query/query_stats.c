@@ -72,7 +72,7 @@ static reef_status add_usage(reef_txn *txn,
     const reef_usage_range range = {.since_ms = asked->since_ms, .until_ms = asked->until_ms};
     json_t *list = json_array();
     reef_status status = REEF_OK;
-    json_object_set_new(result, "generation", json_integer((json_int_t)asked->generation));
+    json_object_set_new(result, "generation", reef_json_count(asked->generation));
     json_object_set_new(result, "layers", list);
     for (uint32_t l = 0; status == REEF_OK && l < pool->config.layers; l++) {
         reef_usage_layer layer;
@@ -87,10 +87,10 @@ static reef_status add_usage(reef_txn *txn,
             json_array_append_new(list, reef_usage_layer_json(l, &layer, asked->ranged));
     }
     if (status != REEF_OK || !asked->ranged) return status;
-    json_object_set_new(result, "since_ms", json_integer((json_int_t)asked->since_ms));
+    json_object_set_new(result, "since_ms", reef_json_count(asked->since_ms));
     json_object_set_new(result, "until_ms",
                         asked->until_ms == UINT64_MAX ? json_null()
-                                                      : json_integer((json_int_t)asked->until_ms));
+                                                      : reef_json_count(asked->until_ms));
     return REEF_OK;
 }
 
@@ -152,9 +152,8 @@ static reef_status set_memory(
     uint64_t slots = stats.cells + stats.trees, used = stats.cells_used + stats.trees_used;
     bool learned = stats.learned_bytes > 0, stored = slots > 0;
     json_object_set_new(object, "memory_learned_bytes",
-                        learned ? json_integer((json_int_t)stats.learned_bytes) : json_null());
-    json_object_set_new(object, "memory_bytes",
-                        stored ? json_integer((json_int_t)stats.bytes) : json_null());
+                        reef_json_known(learned, stats.learned_bytes));
+    json_object_set_new(object, "memory_bytes", reef_json_known(stored, stats.bytes));
     json_object_set_new(object, "memory_used_share",
                         stored ? reef_json_number((double)used / (double)slots) : json_null());
     return REEF_OK;
@@ -205,12 +204,12 @@ static void add_file(const reef_file_stat *file,
                      const reef_read_stat *read,
                      const reef_commit *commit,
                      json_t *result) {
-    json_object_set_new(result, "file_bytes", json_integer((json_int_t)file->file_bytes));
-    json_object_set_new(result, "free_bytes", json_integer((json_int_t)file->free_bytes));
-    json_object_set_new(result, "readers", json_integer((json_int_t)readers->count));
-    json_object_set_new(result, "reader_lag", json_integer((json_int_t)readers->behind));
+    json_object_set_new(result, "file_bytes", reef_json_count(file->file_bytes));
+    json_object_set_new(result, "free_bytes", reef_json_count(file->free_bytes));
+    json_object_set_new(result, "readers", reef_json_count(readers->count));
+    json_object_set_new(result, "reader_lag", reef_json_count(readers->behind));
     json_object_set_new(result, "longest_read_s", reef_json_number(read->longest_ms / 1e3));
-    json_object_set_new(result, "commit", json_integer((json_int_t)commit->number));
+    json_object_set_new(result, "commit", reef_json_count(commit->number));
 }
 
 reef_status reef_query_stats(reef_query_thread *queries, reef_query *query, reef_error *err) {

@@ -1,5 +1,5 @@
 // See crew.h. What the ranks compare is crew_meet.c.
-#include "crew_internal.h"
+#include "ranks_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,18 +266,6 @@ void reef_crew_begin_figures(reef_crew *crew, const reef_trainer *trainer) {
     gather_figures(crew, trainer);
 }
 
-size_t reef_crew_figures_read(reef_crew *crew, reef_crew_figures **out) {
-    *out = NULL;
-    if (crew == NULL || crew->shown == NULL) return 0;
-    size_t count = reef_ranks_count(crew->ranks);
-    *out = calloc(count, sizeof(**out));
-    if (*out == NULL) return 0;
-    pthread_mutex_lock(&crew->lock);
-    memcpy(*out, crew->shown, count * sizeof(**out));
-    pthread_mutex_unlock(&crew->lock);
-    return count;
-}
-
 static json_t *one_json(size_t rank, const reef_crew_figures *of) {
     return json_pack(
         "{s:I, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "rank",
@@ -290,15 +278,15 @@ static json_t *one_json(size_t rank, const reef_crew_figures *of) {
 }
 
 json_t *reef_crew_json(reef_crew *crew) {
-    reef_crew_figures *figures;
-    size_t count = reef_crew_figures_read(crew, &figures);
-    if (count == 0) return NULL;
+    if (crew == NULL || crew->shown == NULL) return NULL;
     json_t *list = json_array();
-    for (size_t r = 0; r < count; r++) json_array_append_new(list, one_json(r, &figures[r]));
+    size_t count = reef_ranks_count(crew->ranks);
+    pthread_mutex_lock(&crew->lock);
+    for (size_t r = 0; r < count; r++) json_array_append_new(list, one_json(r, &crew->shown[r]));
     json_t *object = json_pack("{s:I, s:I, s:I, s:o}", "count", (json_int_t)count, "epoch",
-                               (json_int_t)figures[0].epoch, "steps", (json_int_t)figures[0].steps,
-                               "ranks", list);
-    free(figures);
+                               (json_int_t)crew->shown[0].epoch, "steps",
+                               (json_int_t)crew->shown[0].steps, "ranks", list);
+    pthread_mutex_unlock(&crew->lock);
     return object;
 }
 

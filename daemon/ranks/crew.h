@@ -133,28 +133,9 @@ void reef_crew_follow(reef_crew *crew, reef_trainer *trainer);
 
 // ---- figures ------------------------------------------------------------------------------------
 
-/** Of one rank since it started, as of a commit. What is exchanged is that of the net's steps. */
-typedef struct reef_crew_figures {
-    char host[64];
-    uint64_t epoch; // the last one that counts
-    uint64_t steps; // since the process started
-    uint64_t sent_bytes, received_bytes, exchanges;
-    double sent_bytes_per_s;  // since the commit before
-    double computing_seconds; // learning bytes, less what follows
-    double packing_seconds;
-    double waiting_seconds;    // for the network, and for slower ranks
-    double telling_seconds;    // for what rank 0 says; rank 0: saying it
-    double committing_seconds; // with the wait for the others' commits
-    double lag_seconds;        // less waiting than the rank that waited longest
-    double cpu_seconds;        // of learning bytes, with exchanges
-    uint64_t memory_peak_bytes;
-} reef_crew_figures;
-
 /** Before the first order; every rank. This and the calls below accept a NULL crew. */
 void reef_crew_begin_figures(reef_crew *crew, const reef_trainer *trainer);
-/** A copy, the caller's, of what was gathered last; returns for how many ranks, or 0 and NULL. */
-size_t reef_crew_figures_read(reef_crew *crew, reef_crew_figures **out);
-/** The same for people; NULL without a crew. */
+/** What was gathered last; NULL without a crew. */
 json_t *reef_crew_json(reef_crew *crew);
 
 /** End all ranks because of something that only this one met; does not return. */

@@ -1,5 +1,5 @@
 // What ranks compare before they train; see crew.h.
-#include "crew_internal.h"
+#include "ranks_internal.h"
 
 #include "reef_kernels.h"
 

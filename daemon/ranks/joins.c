@@ -1,5 +1,5 @@
 // See joins.h: when ranks meet, and what they do then.
-#include "joins_internal.h"
+#include "ranks_internal.h"
 
 #include "reef_exchange.h"
 #include "reef_fail_point.h"
@@ -15,6 +15,84 @@
 
 #define WAITING_SECONDS 0.02   // between two looks whether all have arrived
 #define LISTENING_SECONDS 0.25 // between two looks while there is nothing to learn
+
+// ---- what a rank remembers of joins -------------------------------------------------------------
+//
+// Whose copies its kinds are, and where files of a join lie.
+
+size_t reef_joins_rank(const reef_joins *joins) {
+    return reef_ranks_rank(joins->crew->ranks);
+}
+
+size_t reef_joins_count(const reef_joins *joins) {
+    return reef_ranks_count(joins->crew->ranks);
+}
+
+reef_status reef_joins_fail_file(const char *doing, const char *what, reef_error *err) {
+    int code = errno;
+    bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
+    return reef_fail(err, full ? REEF_ERR_FULL : REEF_ERR_IO, "cannot %s %.160s: %s", doing, what,
+                     strerror(code));
+}
+
+void reef_joins_path(const reef_joins *joins,
+                     uint64_t number,
+                     size_t from,
+                     char out[PATH_BYTES_MAX]) {
+    snprintf(out, PATH_BYTES_MAX, "%.4000s/" JOINS_FOLDER "/%" PRIu64 ".%s-%zu", joins->crew->pool,
+             number, from == reef_joins_rank(joins) ? "of" : "from", from);
+}
+
+// ---- kinds --------------------------------------------------------------------------------------
+
+reef_status reef_joins_add_kind(reef_joins *joins, reef_join_kind kind, reef_error *err) {
+    reef_join_kind *kinds = realloc(joins->kinds, (joins->kind_count + 1) * sizeof(*kinds));
+    if (kinds == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for kinds of ranks");
+    joins->kinds = kinds;
+    kinds[joins->kind_count++] = kind;
+    joins->kinds_changed = true;
+    return REEF_OK;
+}
+
+bool reef_joins_find_kind(const reef_joins *joins, uint32_t owner, uint32_t kind, uint32_t *out) {
+    for (size_t i = 0; i < joins->kind_count; i++) {
+        const reef_join_kind *one = &joins->kinds[i];
+        if (one->owner == owner && one->owner_kind == kind)
+            return reef_trainer_kind_goes_on(joins->trainer, one->kind, out);
+    }
+    return false;
+}
+
+static bool has_kind(const reef_joins *joins, uint32_t owner, uint32_t kind) {
+    for (size_t i = 0; i < joins->kind_count; i++)
+        if (joins->kinds[i].owner == owner && joins->kinds[i].owner_kind == kind) return true;
+    return false;
+}
+
+static uint32_t open_generation(const reef_joins *joins) {
+    reef_trainer_status status;
+    reef_trainer_status_read(joins->trainer, &status);
+    return status.generation;
+}
+
+// Kinds that all pools have had from the beginning are nobody's; what came since is this rank's.
+static reef_status add_own_kinds(reef_joins *joins, uint32_t owner, reef_error *err) {
+    reef_status status = REEF_OK;
+    uint32_t end = open_generation(joins);
+    for (uint32_t kind = joins->record.own_from; status == REEF_OK && kind < end; kind++) {
+        if (!has_kind(joins, owner, kind))
+            status = reef_joins_add_kind(
+                joins, (reef_join_kind){.kind = kind, .owner = owner, .owner_kind = kind}, err);
+    }
+    return status;
+}
+
+// What each kind has learned by now counts as given.
+static void note_returned(reef_joins *joins) {
+    for (size_t i = 0; i < joins->kind_count; i++)
+        joins->kinds[i].returned = reef_trainer_kind_returned(joins->trainer, joins->kinds[i].kind);
+    joins->kinds_changed = true;
+}
 
 // ---- the record ---------------------------------------------------------------------------------
 
@@ -47,9 +125,9 @@ static reef_status write_first(void *context, reef_txn *txn, reef_error *err) {
 static reef_status begin_record(reef_joins *joins, reef_error *err) {
     joins->record = joins->crew->join;
     joins->record.own_from = 0;
-    reef_status status = reef_joins_add_own_kinds(joins, REEF_JOIN_NOBODY, err);
-    joins->record.own_from = reef_joins_open_generation(joins);
-    reef_joins_note_returned(joins);
+    reef_status status = add_own_kinds(joins, REEF_JOIN_NOBODY, err);
+    joins->record.own_from = open_generation(joins);
+    note_returned(joins);
     if (status == REEF_OK) status = reef_trainer_write(joins->trainer, write_first, joins, err);
     joins->kinds_changed = false;
     return status;
@@ -250,18 +328,16 @@ static reef_status prepare(
     if (status != REEF_OK || pack->accepted != joins->record.accepted)
         status = reef_joins_pack_make(joins, number, pack, err);
     // Before any of others are there.
-    return status == REEF_OK
-               ? reef_joins_add_own_kinds(joins, (uint32_t)reef_joins_rank(joins), err)
-               : status;
+    return status == REEF_OK ? add_own_kinds(joins, (uint32_t)reef_joins_rank(joins), err) : status;
 }
 
 // All of it is in; the commit that says so ends the join.
 static reef_status finish(reef_joins *joins, uint64_t number, reef_error *err) {
-    reef_joins_note_returned(joins);
+    note_returned(joins);
     joins->record.joins = number;
     joins->record.since = 0;
     joins->record.step = 0;
-    joins->record.own_from = reef_joins_open_generation(joins);
+    joins->record.own_from = open_generation(joins);
     joins->record.joined_ms = reef_unix_ms();
     reef_status status = reef_trainer_commit(joins->trainer, NULL, err);
     if (status == REEF_OK) joins->kinds_changed = false;
@@ -383,7 +459,7 @@ json_t *reef_joins_json(reef_joins *joins) {
     double waiting = joins->shown.waiting_seconds;
     if (joins->shown.waits) waiting += reef_seconds() - joins->shown.arrived_at;
     for (size_t r = 0; joins->shown.waits && r < reef_joins_count(joins); r++)
-        if (!joins->shown.here[r]) json_array_append_new(waits_for, json_integer((json_int_t)r));
+        if (!joins->shown.here[r]) json_array_append_new(waits_for, reef_json_count(r));
     json_t *object = json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:f, s:o}", "rank",
         (json_int_t)reef_joins_rank(joins), "ranks", (json_int_t)reef_joins_count(joins),
@@ -401,81 +477,4 @@ json_t *reef_joins_json(reef_joins *joins) {
                         (json_int_t)joins->shown.last_received_bytes));
     pthread_mutex_unlock(&joins->lock);
     return object;
-}
-
-// ---- what a rank remembers of joins -------------------------------------------------------------
-//
-// Whose copies its kinds are, and where files of a join lie.
-
-size_t reef_joins_rank(const reef_joins *joins) {
-    return reef_ranks_rank(joins->crew->ranks);
-}
-
-size_t reef_joins_count(const reef_joins *joins) {
-    return reef_ranks_count(joins->crew->ranks);
-}
-
-reef_status reef_joins_fail_file(const char *doing, const char *what, reef_error *err) {
-    int code = errno;
-    bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
-    return reef_fail(err, full ? REEF_ERR_FULL : REEF_ERR_IO, "cannot %s %.160s: %s", doing, what,
-                     strerror(code));
-}
-
-void reef_joins_path(const reef_joins *joins,
-                     uint64_t number,
-                     size_t from,
-                     char out[PATH_BYTES_MAX]) {
-    snprintf(out, PATH_BYTES_MAX, "%.4000s/" JOINS_FOLDER "/%" PRIu64 ".%s-%zu", joins->crew->pool,
-             number, from == reef_joins_rank(joins) ? "of" : "from", from);
-}
-
-// ---- kinds --------------------------------------------------------------------------------------
-
-reef_status reef_joins_add_kind(reef_joins *joins, reef_join_kind kind, reef_error *err) {
-    reef_join_kind *kinds = realloc(joins->kinds, (joins->kind_count + 1) * sizeof(*kinds));
-    if (kinds == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for kinds of ranks");
-    joins->kinds = kinds;
-    kinds[joins->kind_count++] = kind;
-    joins->kinds_changed = true;
-    return REEF_OK;
-}
-
-bool reef_joins_find_kind(const reef_joins *joins, uint32_t owner, uint32_t kind, uint32_t *out) {
-    for (size_t i = 0; i < joins->kind_count; i++) {
-        const reef_join_kind *one = &joins->kinds[i];
-        if (one->owner == owner && one->owner_kind == kind)
-            return reef_trainer_kind_goes_on(joins->trainer, one->kind, out);
-    }
-    return false;
-}
-
-static bool has_kind(const reef_joins *joins, uint32_t owner, uint32_t kind) {
-    for (size_t i = 0; i < joins->kind_count; i++)
-        if (joins->kinds[i].owner == owner && joins->kinds[i].owner_kind == kind) return true;
-    return false;
-}
-
-uint32_t reef_joins_open_generation(const reef_joins *joins) {
-    reef_trainer_status status;
-    reef_trainer_status_read(joins->trainer, &status);
-    return status.generation;
-}
-
-// Kinds that all pools have had from the beginning are nobody's; what came since is this rank's.
-reef_status reef_joins_add_own_kinds(reef_joins *joins, uint32_t owner, reef_error *err) {
-    reef_status status = REEF_OK;
-    uint32_t end = reef_joins_open_generation(joins);
-    for (uint32_t kind = joins->record.own_from; status == REEF_OK && kind < end; kind++) {
-        if (!has_kind(joins, owner, kind))
-            status = reef_joins_add_kind(
-                joins, (reef_join_kind){.kind = kind, .owner = owner, .owner_kind = kind}, err);
-    }
-    return status;
-}
-
-void reef_joins_note_returned(reef_joins *joins) {
-    for (size_t i = 0; i < joins->kind_count; i++)
-        joins->kinds[i].returned = reef_trainer_kind_returned(joins->trainer, joins->kinds[i].kind);
-    joins->kinds_changed = true;
 }

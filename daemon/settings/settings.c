@@ -43,14 +43,8 @@ static reef_status refuse_key(const reef_options *options,
         return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: %s", options->config, line,
                          gone.message);
     const char *guess = NULL;
-    size_t nearest = strlen(key) / 2 + 1; // a name that shares less than half of the letters is not
-                                          // suggested
-    for (size_t i = 0; i < reef_setting_count(); i++) {
-        size_t distance = reef_edit_distance(key, reef_settings[i].name);
-        if (distance >= nearest) continue;
-        nearest = distance;
-        guess = reef_settings[i].name;
-    }
+    for (size_t i = 0; i < reef_setting_count(); i++)
+        reef_guess(key, reef_settings[i].name, &guess);
     return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: unknown key '%.40s'%s%s%s", options->config,
                      line, key, guess != NULL ? "; did you mean " : "; see reefd --help",
                      guess != NULL ? guess : "", guess != NULL ? "?" : "");

@@ -39,20 +39,6 @@ static int next_flag(const reef_option_flags *table, int argc, char **argv, bool
     return getopt_long(argc, argv, ":", table->flags, NULL);
 }
 
-// The option whose name is nearest to the one typed, or NULL if none is near.
-static const char *guess_flag(const reef_option_flags *table, const char *name) {
-    const char *guess = NULL;
-    size_t nearest = strlen(name) / 2 + 1; // a name that shares less than half of the letters is
-                                           // not suggested
-    for (const struct option *flag = table->flags; flag->name != NULL; flag++) {
-        size_t distance = reef_edit_distance(name, flag->name);
-        if (distance >= nearest) continue;
-        nearest = distance;
-        guess = flag->name;
-    }
-    return guess;
-}
-
 // `given` is the argument just read, except in the middle of a cluster of letters.
 static reef_status fail_unknown(const reef_option_flags *table,
                                 const char *given,
@@ -68,7 +54,9 @@ static reef_status fail_unknown(const reef_option_flags *table,
     snprintf(name, sizeof(name), "%s", given + strspn(given, "-"));
     name[strcspn(name, "=")] = '\0';
     if (reef_gone_report("reefd", name, err)) return REEF_ERR_INVALID;
-    const char *guess = guess_flag(table, name);
+    const char *guess = NULL;
+    for (const struct option *flag = table->flags; flag->name != NULL; flag++)
+        reef_guess(name, flag->name, &guess);
     if (guess != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "unknown option '%.64s'; did you mean --%s?", given,
                          guess);

@@ -1,10 +1,9 @@
 // The inside of reef_options_parse, shared by the files that make it up:
 //
 //   settings.c        the layers one over the other: defaults, file, command line
-//   settings_table.c   the settings: their names, kinds and bounds, and what each of them is now
-//   settings_value.c   one value of a setting from its text
-//   settings_sources.c  the sources, and what a pattern stands for
-//   settings_flags.c   the command line, and --help
+//   settings_table.c  the settings: their names, kinds and bounds, and what each of them is now
+//   settings_value.c  one value of a setting from its text; of sources what a pattern stands for
+//   settings_flags.c  the command line, and --help
 #ifndef REEF_SETTINGS_INTERNAL_H
 #define REEF_SETTINGS_INTERNAL_H
 
@@ -52,17 +51,8 @@ REEF_MUST_CHECK reef_status reef_option_take(reef_options *options,
                                              const char *text,
                                              reef_error *err);
 
-// ---- settings_sources.c -------------------------------------------------------------------------
-
 /** A copy of `text` that lives as long as the options; NULL when memory runs out. */
 const char *reef_option_keep(reef_options *options, const char *text);
-/**
- * One more source, or those of a pattern. A layer's `first` replaces all of the layers below.
- */
-REEF_MUST_CHECK reef_status reef_option_add_source(reef_options *options,
-                                                   const char *text,
-                                                   bool first,
-                                                   reef_error *err);
 
 // ---- settings_flags.c ---------------------------------------------------------------------------
 

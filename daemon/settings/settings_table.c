@@ -78,11 +78,11 @@ json_t *reef_setting_value(const reef_options *options, size_t index) {
     case SETTING_SECONDS:
         return reef_json_number(*(const double *)value);
     case SETTING_PERIOD: // in seconds as well
-        return json_integer((json_int_t)(*(const uint64_t *)value / 1000u));
+        return reef_json_count(*(const uint64_t *)value / 1000u);
     case SETTING_SWITCH:
         return json_boolean(*(const bool *)value);
     default:
-        return json_integer((json_int_t) * (const uint64_t *)value);
+        return reef_json_count(*(const uint64_t *)value);
     }
 }
 

@@ -96,5 +96,3 @@ void reef_input_warn(reef_input *input, const char *event, const char *format, .
     va_end(list);
     reef_report_warning(input->report, event, "%s", text);
 }
-
-// ---- reading ------------------------------------------------------------------------------------

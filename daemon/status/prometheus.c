@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+#define NO_LIST NULL, NULL
 #define COUNT_MAX 9e15 // up to here a double has every whole number
 
 static void prometheus_head(FILE *out, const char *name, const char *kind, const char *help) {
@@ -138,7 +140,7 @@ static void write_sources(FILE *out, const reef_status_view *monitor) {
          "Bits that these took, since the process started.", AT(loss_sum)},
     };
 #undef AT
-    for (size_t f = 0; f < sizeof(FAMILIES) / sizeof(*FAMILIES); f++) {
+    for (size_t f = 0; f < COUNT(FAMILIES); f++) {
         bool begun = false;
         for (size_t i = 0; i < monitor->source_count; i++) {
             double value;
@@ -222,83 +224,6 @@ static void write_memory(FILE *out, const reef_memory_status *memory) {
            inputs, memory->hits);
 }
 
-// What ranks exchange and wait for, as of the last commit; a process alone has no such families.
-static void write_ranks(FILE *out, const reef_status_view *monitor) {
-#define RANK(field) offsetof(reef_crew_figures, field)
-    static const struct {
-        const char *name, *kind, *help;
-        size_t at;
-        bool counts; // else it is a number of seconds
-    } FAMILIES[] = {
-        {"reef_rank_sent_bytes_total", "counter",
-         "Bytes that a rank sent to others for steps of the net, since it started.",
-         RANK(sent_bytes), true},
-        {"reef_rank_received_bytes_total", "counter", "Bytes that it received for them.",
-         RANK(received_bytes), true},
-        {"reef_rank_exchanges_total", "counter", "Exchanges of a rank with all others for steps.",
-         RANK(exchanges), true},
-        {"reef_rank_computing_seconds_total", "counter", "Time in which a rank computed.",
-         RANK(computing_seconds), false},
-        {"reef_rank_waiting_seconds_total", "counter",
-         "Time in which a rank waited for the network and slower ranks.", RANK(waiting_seconds),
-         false},
-        {"reef_rank_telling_seconds_total", "counter",
-         "Time in which rank 0 told what is next, and others waited to hear it.",
-         RANK(telling_seconds), false},
-        {"reef_rank_lag_seconds", "gauge",
-         "By how much less than the rank that waited longest a rank has waited.", RANK(lag_seconds),
-         false},
-        {"reef_rank_peak_memory_bytes", "gauge", "Resident memory of a rank at its largest.",
-         RANK(memory_peak_bytes), true},
-    };
-#undef RANK
-    reef_crew_figures *figures;
-    size_t count = reef_crew_figures_read(monitor->crew, &figures);
-    if (count == 0) return;
-    gauge(out, "reef_ranks", "Processes that train the pool together.", (double)count);
-    counter(out, "reef_epoch_number_total", "Commits of all ranks, since the first one of these.",
-            figures[0].epoch);
-    for (size_t f = 0; f < sizeof(FAMILIES) / sizeof(*FAMILIES); f++) {
-        prometheus_head(out, FAMILIES[f].name, FAMILIES[f].kind, FAMILIES[f].help);
-        for (size_t r = 0; r < count; r++) {
-            const char *at = (const char *)&figures[r] + FAMILIES[f].at;
-            uint64_t counted;
-            double seconds;
-            memcpy(&counted, at, sizeof(counted));
-            memcpy(&seconds, at, sizeof(seconds));
-            fprintf(out, "%s{rank=\"%zu\"} ", FAMILIES[f].name, r);
-            number(out, FAMILIES[f].counts ? (double)counted : seconds);
-        }
-    }
-    free(figures);
-}
-
-// Of a rank that learns apart and joins others, from the same members as `status`.
-static void write_joins(FILE *out, const reef_status_view *monitor) {
-    static const struct {
-        const char *name, *member, *help;
-    } COUNTERS[] = {
-        {"reef_joins_total", "count", "Joins of this rank with all others."},
-        {"reef_join_kinds_total", "kinds", "Kinds that it took in from others."},
-        {"reef_join_sent_bytes_total", "sent_bytes", "Bytes that it gave to others in joins."},
-        {"reef_join_received_bytes_total", "received_bytes", "Bytes that it received in joins."},
-        {"reef_join_left_out_bytes_total", "left_out_bytes",
-         "Bytes that its kinds learned and that were too old to be given."},
-    };
-    json_t *joins = reef_joins_json(monitor->joins);
-    if (joins == NULL) return;
-    for (size_t i = 0; i < sizeof(COUNTERS) / sizeof(*COUNTERS); i++)
-        counter(out, COUNTERS[i].name, COUNTERS[i].help,
-                (uint64_t)json_integer_value(json_object_get(joins, COUNTERS[i].member)));
-    prometheus_head(out, "reef_join_waiting_seconds_total", "counter",
-                    "Time in which this rank waited for others to arrive at a join.");
-    fputs("reef_join_waiting_seconds_total ", out);
-    number(out, json_number_value(json_object_get(joins, "waiting_s")));
-    gauge(out, "reef_join_missing_ranks", "Ranks for which this one waits now.",
-          (double)json_array_size(json_object_get(joins, "waits_for")));
-    json_decref(joins);
-}
-
 // Names of kinds have no character that a label would escape.
 static void label_one(FILE *out, const char *family_name, const char *what, const json_t *one) {
     const char *name = json_string_value(json_object_get(one, "name"));
@@ -308,64 +233,130 @@ static void label_one(FILE *out, const char *family_name, const char *what, cons
     fputs("} ", out);
 }
 
-// Of each generation, each kind, or the pool, as reef_query_stats has them.
-static void write_stats(FILE *out, const json_t *stats) {
-    static const struct {
-        const char *name, *help, *list, *what, *field;
-    } GAUGES[] = {
-#define GENERATION "generations", "generation"
-#define KIND "kinds", "kind"
-        {"reef_expert_usage_ratio",
-         "Share of a generation's experts that were ever chosen, all layers.", GENERATION,
-         "used_share"},
-        {"reef_expert_unevenness",
-         "Distance from uniform use of a generation's experts, nats, mean of layers.", GENERATION,
-         "unevenness"},
-        {"reef_gate_leakage_ratio",
-         "Share of older inputs on which a generation's gate fires, as last fitted.", GENERATION,
-         "leak"},
-        {"reef_generation_memory_learned_bytes",
-         "Bytes that a generation's context memory has learned, as committed.", GENERATION,
-         "memory_learned_bytes"},
-        {"reef_generation_memory_bytes",
-         "Bytes of a generation's context memory when it was stored last.", GENERATION,
-         "memory_bytes"},
-        {"reef_generation_memory_used_ratio",
-         "Share of its slots that were in use then, estimated.", GENERATION, "memory_used_share"},
-        {"reef_kind_learned_bytes",
-         "Bytes that a kind's memory has learned, as committed; of those that learned last.", KIND,
-         "learned_bytes"},
-        {"reef_kind_visits", "Visits of a kind, likewise.", KIND, "visits"},
-        {"reef_kind_loss", "Bits per byte of a kind's last visit, before they were learned.", KIND,
-         "last_bits_per_byte"},
-#undef GENERATION
-#undef KIND
-        {"reef_pool_free_bytes", "Bytes of the pool's file that can be used again.", NULL, NULL,
-         "free_bytes"},
-        {"reef_readers", "Read transactions that are open on the pool.", NULL, NULL, "readers"},
-        {"reef_reader_age_commits", "Commits since the oldest open read transaction began.", NULL,
-         NULL, "reader_lag"},
-        {"reef_longest_read_seconds", "The longest read transaction of this process so far.", NULL,
-         NULL, "longest_read_s"},
-    };
-    // They are collected beside training; before the first time they are missing.
-    for (size_t g = 0; stats != NULL && g < sizeof(GAUGES) / sizeof(*GAUGES); g++) {
+// A family from a member of what `status` and reef_query_stats have, or of each object of a list of
+// it, which `what` tells apart.
+typedef struct member_family {
+    const char *name, *kind, *help, *list, *what, *field;
+} member_family;
+
+static void write_members(FILE *out, json_t *object, const member_family *of, size_t count) {
+    for (; object != NULL && count > 0; of++, count--) {
         size_t i;
         json_t *one;
-        if (GAUGES[g].list == NULL) {
-            gauge(out, GAUGES[g].name, GAUGES[g].help,
-                  json_number_value(json_object_get(stats, GAUGES[g].field)));
+        prometheus_head(out, of->name, of->kind, of->help);
+        if (of->list == NULL) {
+            fprintf(out, "%s ", of->name);
+            number(out, json_number_value(json_object_get(object, of->field)));
             continue;
         }
-        prometheus_head(out, GAUGES[g].name, "gauge", GAUGES[g].help);
-        json_array_foreach(json_object_get(stats, GAUGES[g].list), i, one) {
-            const json_t *value = json_object_get(one, GAUGES[g].field);
+        json_array_foreach(json_object_get(object, of->list), i, one) {
+            const json_t *value = json_object_get(one, of->field);
             // What has no value, such as a generation without a gate, has no sample.
             if (!json_is_number(value)) continue;
-            label_one(out, GAUGES[g].name, GAUGES[g].what, one);
+            label_one(out, of->name, of->what, one);
             number(out, json_number_value(value));
         }
     }
+}
+
+// What ranks exchange and wait for, as of the last commit; a process alone has no such families.
+static void write_ranks(FILE *out, const reef_status_view *monitor) {
+#define RANK "ranks", "rank"
+    static const member_family FAMILIES[] = {
+        {"reef_ranks", "gauge", "Processes that train the pool together.", NO_LIST, "count"},
+        {"reef_epoch_number_total", "counter",
+         "Commits of all ranks, since the first one of these.", NO_LIST, "epoch"},
+        {"reef_rank_sent_bytes_total", "counter",
+         "Bytes that a rank sent to others for steps of the net, since it started.", RANK,
+         "sent_bytes"},
+        {"reef_rank_received_bytes_total", "counter", "Bytes that it received for them.", RANK,
+         "received_bytes"},
+        {"reef_rank_exchanges_total", "counter", "Exchanges of a rank with all others for steps.",
+         RANK, "exchanges"},
+        {"reef_rank_computing_seconds_total", "counter", "Time in which a rank computed.", RANK,
+         "computing_s"},
+        {"reef_rank_waiting_seconds_total", "counter",
+         "Time in which a rank waited for the network and slower ranks.", RANK, "waiting_s"},
+        {"reef_rank_telling_seconds_total", "counter",
+         "Time in which rank 0 told what is next, and others waited to hear it.", RANK,
+         "telling_s"},
+        {"reef_rank_lag_seconds", "gauge",
+         "By how much less than the rank that waited longest a rank has waited.", RANK, "lag_s"},
+        {"reef_rank_peak_memory_bytes", "gauge", "Resident memory of a rank at its largest.", RANK,
+         "memory_peak_bytes"},
+    };
+#undef RANK
+    json_t *ranks = reef_crew_json(monitor->crew);
+    write_members(out, ranks, FAMILIES, COUNT(FAMILIES));
+    json_decref(ranks);
+}
+
+// Of a rank that learns apart and joins others.
+static void write_joins(FILE *out, const reef_status_view *monitor) {
+    static const member_family FAMILIES[] = {
+        {"reef_joins_total", "counter", "Joins of this rank with all others.", NO_LIST, "count"},
+        {"reef_join_kinds_total", "counter", "Kinds that it took in from others.", NO_LIST,
+         "kinds"},
+        {"reef_join_sent_bytes_total", "counter", "Bytes that it gave to others in joins.", NO_LIST,
+         "sent_bytes"},
+        {"reef_join_received_bytes_total", "counter", "Bytes that it received in joins.", NO_LIST,
+         "received_bytes"},
+        {"reef_join_left_out_bytes_total", "counter",
+         "Bytes that its kinds learned and that were too old to be given.", NO_LIST,
+         "left_out_bytes"},
+        {"reef_join_waiting_seconds_total", "counter",
+         "Time in which this rank waited for others to arrive at a join.", NO_LIST, "waiting_s"},
+    };
+    json_t *joins = reef_joins_json(monitor->joins);
+    write_members(out, joins, FAMILIES, COUNT(FAMILIES));
+    if (joins != NULL)
+        gauge(out, "reef_join_missing_ranks", "Ranks for which this one waits now.",
+              (double)json_array_size(json_object_get(joins, "waits_for")));
+    json_decref(joins);
+}
+
+// Of each generation, each kind, or the pool. They are collected beside training; before the first
+// time they are missing.
+static void write_stats(FILE *out, json_t *stats) {
+#define GENERATION "generations", "generation"
+#define KIND "kinds", "kind"
+    static const member_family FAMILIES[] = {
+        {"reef_expert_usage_ratio", "gauge",
+         "Share of a generation's experts that were ever chosen, all layers.", GENERATION,
+         "used_share"},
+        {"reef_expert_unevenness", "gauge",
+         "Distance from uniform use of a generation's experts, nats, mean of layers.", GENERATION,
+         "unevenness"},
+        {"reef_gate_leakage_ratio", "gauge",
+         "Share of older inputs on which a generation's gate fires, as last fitted.", GENERATION,
+         "leak"},
+        {"reef_generation_memory_learned_bytes", "gauge",
+         "Bytes that a generation's context memory has learned, as committed.", GENERATION,
+         "memory_learned_bytes"},
+        {"reef_generation_memory_bytes", "gauge",
+         "Bytes of a generation's context memory when it was stored last.", GENERATION,
+         "memory_bytes"},
+        {"reef_generation_memory_used_ratio", "gauge",
+         "Share of its slots that were in use then, estimated.", GENERATION, "memory_used_share"},
+        {"reef_kind_learned_bytes", "gauge",
+         "Bytes that a kind's memory has learned, as committed; of those that learned last.", KIND,
+         "learned_bytes"},
+        {"reef_kind_visits", "gauge", "Visits of a kind, likewise.", KIND, "visits"},
+        {"reef_kind_loss", "gauge",
+         "Bits per byte of a kind's last visit, before they were learned.", KIND,
+         "last_bits_per_byte"},
+        {"reef_pool_free_bytes", "gauge", "Bytes of the pool's file that can be used again.",
+         NO_LIST, "free_bytes"},
+        {"reef_readers", "gauge", "Read transactions that are open on the pool.", NO_LIST,
+         "readers"},
+        {"reef_reader_age_commits", "gauge",
+         "Commits since the oldest open read transaction began.", NO_LIST, "reader_lag"},
+        {"reef_longest_read_seconds", "gauge",
+         "The longest read transaction of this process so far.", NO_LIST, "longest_read_s"},
+    };
+#undef GENERATION
+#undef KIND
+    write_members(out, stats, FAMILIES, COUNT(FAMILIES));
 }
 
 static void write_http(FILE *out, size_t connections, const uint64_t replies[6]) {
@@ -407,7 +398,7 @@ static void write_training(FILE *out, const reef_training_view *view) {
 char *reef_prometheus_text(reef_status_view *monitor,
                            size_t connections,
                            const uint64_t replies[6],
-                           const json_t *stats) {
+                           json_t *stats) {
     char *text = NULL;
     size_t bytes = 0;
     // Written into memory first: a scrape is answered whole or not at all.

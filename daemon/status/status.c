@@ -80,10 +80,9 @@ static json_t *source_json(const reef_status_view *monitor, size_t i) {
     json_t *one = json_object();
     json_object_set_new(one, "name", reef_json_text(source->name));
     json_object_set_new(one, "kind", json_string(source->kind->scheme));
-    json_object_set_new(one, "cursor", json_integer((json_int_t)progress->cursor));
-    json_object_set_new(one, "bytes",
-                        known ? json_integer((json_int_t)source->bytes) : json_null());
-    json_object_set_new(one, "lag_bytes", known ? json_integer((json_int_t)lag) : json_null());
+    json_object_set_new(one, "cursor", reef_json_count(progress->cursor));
+    json_object_set_new(one, "bytes", reef_json_known(known, source->bytes));
+    json_object_set_new(one, "lag_bytes", reef_json_known(known, lag));
     json_object_set_new(one, "bytes_per_s", reef_json_number(bytes_per_second(monitor, i)));
     json_object_set_new(one, "weight", json_integer(source->weight));
     json_object_set_new(one, "sits_out", json_boolean(progress->idle));
@@ -108,12 +107,11 @@ static json_t *sources_json(const reef_status_view *monitor) {
 static void set_trainer_fields(json_t *object, const reef_trainer_status *status) {
 // Fields and members have equal names, and the macro writes both. Two members keep names that are
 // older than the fields'.
-#define SET_COUNT(field)                                                                           \
-    json_object_set_new(object, #field, json_integer((json_int_t)status->field))
+#define SET_COUNT(field) json_object_set_new(object, #field, reef_json_count(status->field))
 #define SET_NUMBER(field) json_object_set_new(object, #field, reef_json_number(status->field))
     SET_COUNT(step);
     SET_COUNT(stream_bytes);
-    json_object_set_new(object, "carried_bytes", json_integer((json_int_t)status->pending_bytes));
+    json_object_set_new(object, "carried_bytes", reef_json_count(status->pending_bytes));
     if (!status->learns_all) SET_COUNT(not_learned_bytes);
     SET_COUNT(visited_bytes);
     SET_COUNT(generation);
@@ -153,7 +151,7 @@ static json_t *scrub_json(const reef_status_view *monitor) {
     json_t *object = reef_scrub_json(scrub);
     json_object_set_new(object, "rate", reef_json_count(view.rate));
     json_object_set_new(object, "began_ms", reef_json_count(scrub->began_ms));
-    json_object_set_new(object, "damage_count", json_integer((json_int_t)view.damage_count));
+    json_object_set_new(object, "damage_count", reef_json_count(view.damage_count));
     // "damage" is null where nothing is damaged or failing.
     json_object_set_new(object, "damage",
                         view.damage[0] ? reef_json_text(view.damage) : json_null());
@@ -180,7 +178,7 @@ double reef_status_view_resident_bytes(void) {
 }
 
 static json_t *bytes_json(double bytes) {
-    return isnan(bytes) ? json_null() : json_integer((json_int_t)bytes);
+    return isnan(bytes) ? json_null() : reef_json_count((uint64_t)bytes);
 }
 
 json_t *reef_status_view_status(reef_status_view *monitor) {
@@ -196,12 +194,12 @@ json_t *reef_status_view_status(reef_status_view *monitor) {
     json_object_set_new(object, "state", json_string(reef_training_state_text(view.state)));
     json_object_set_new(object, "uptime_s",
                         reef_json_number((double)(uv_hrtime() - monitor->started_ns) / 1e9));
-    json_object_set_new(object, "threads", json_integer((json_int_t)monitor->threads));
+    json_object_set_new(object, "threads", reef_json_count(monitor->threads));
     json_object_set_new(object, "kernels", json_string(reef_kernels_name()));
     json_object_set_new(object, "http",
                         monitor->http != NULL ? json_string(monitor->http) : json_null());
     json_object_set_new(object, "sources", sources_json(monitor));
-    json_object_set_new(object, "queue_bytes", json_integer((json_int_t)view.queue_bytes));
+    json_object_set_new(object, "queue_bytes", reef_json_count(view.queue_bytes));
     json_object_set_new(object, "bytes_per_s", reef_json_number(rate));
     // No estimate while a live source is open: the stream has no end.
     json_object_set_new(object, "eta_s", reef_json_number(seconds_left(&sum, rate)));

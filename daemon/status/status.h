@@ -59,6 +59,6 @@ void reef_status_view_line(reef_status_view *monitor, char *out, size_t room);
 char *reef_prometheus_text(reef_status_view *monitor,
                            size_t connections,
                            const uint64_t replies[6],
-                           const json_t *stats);
+                           json_t *stats);
 
 #endif

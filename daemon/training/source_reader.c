@@ -3,7 +3,7 @@
 //   resume --> reef_training_space --> kind->read --> reef_input_took --> reef_training_fill --.
 //     ^                                                                                      |
 //     '--------------------------------------------------------------------------------------'
-#include "source_reader.h"
+#include "training_thread.h"
 
 #include <stdlib.h>
 

@@ -35,14 +35,7 @@ static reef_status unknown_option(const reef_cli_call *cli,
         return REEF_ERR_INVALID;
     }
     const char *guess = NULL;
-    // A name that shares less than half of its letters does not help.
-    size_t nearest = strlen(name) / 2 + 1;
-    for (size_t i = 0; i < list->count; i++) {
-        size_t distance = reef_edit_distance(name, list->options[i].name);
-        if (distance >= nearest) continue;
-        nearest = distance;
-        guess = list->options[i].name;
-    }
+    for (size_t i = 0; i < list->count; i++) reef_guess(name, list->options[i].name, &guess);
     reef_status status =
         guess != NULL
             ? reef_fail(err, REEF_ERR_INVALID, "unknown option '%.64s'; did you mean --%s?",

@@ -1,7 +1,6 @@
 // The inside of a Redis source, shared by the files that make it up:
 //
-//   redis_source.c      the kind of source: reading on, giving, the connection
-//   redis_checkpoint.c  the read position: ids, and the checkpoints that the pool keeps
+//   redis_source.c      the kind of source: the read position, reading on, giving, the connection
 //   redis_ack.c         telling a consumer group what is committed; how far ahead the stream is
 //   redis_connection.c  the connection, which comes back by itself
 //
@@ -135,21 +134,12 @@ typedef struct reef_redis {
     reef_redis_group group;
 } reef_redis;
 
-// ---- redis_checkpoint.c -------------------------------------------------------------------------
-
 /** False if the text is not an entry id. */
 bool reef_redis_id_copy(char to[REDIS_ID_BYTES], const char *id);
 /** Less than 0, 0 or more, as of strcmp. */
 int reef_redis_id_compare(const char *a, const char *b);
-/** False when the checkpoint is not of a Redis Stream or does not reach so far. */
-bool reef_redis_position_find(reef_redis_position *out, const reef_input_offset *offset);
-/**
- * The checkpoint of the next `count` bytes to be given: JSON on the heap, or NULL when memory runs
- * out.
- */
-char *reef_redis_checkpoint_make(const reef_redis *redis, size_t count);
 
-// ---- redis_ack.c: each does nothing without a group --------------------------------------------
+// ---- redis_ack.c: each does nothing without a group ---------------------------------------------
 
 /** The connection is new. */
 void reef_redis_group_begin(reef_redis *redis);

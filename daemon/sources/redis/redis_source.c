@@ -17,6 +17,89 @@
 #define REPLY_BYTES_WANTED ((size_t)256 << 10)
 #define BLOCK_MS "1000"
 
+// ---- the read position --------------------------------------------------------------------------
+
+bool reef_redis_id_copy(char to[REDIS_ID_BYTES], const char *id) {
+    uint64_t ms = 0, number = 0;
+    char end = 0;
+    if (strlen(id) >= REDIS_ID_BYTES ||
+        sscanf(id, "%" SCNu64 "-%" SCNu64 "%c", &ms, &number, &end) != 2)
+        return false;
+    strcpy(to, id);
+    return true;
+}
+
+int reef_redis_id_compare(const char *a, const char *b) {
+    uint64_t ms[2] = {0, 0}, number[2] = {0, 0};
+    (void)sscanf(a, "%" SCNu64 "-%" SCNu64, &ms[0], &number[0]);
+    (void)sscanf(b, "%" SCNu64 "-%" SCNu64, &ms[1], &number[1]);
+    if (ms[0] != ms[1]) return ms[0] < ms[1] ? -1 : 1;
+    return number[0] == number[1] ? 0 : number[0] < number[1] ? -1 : 1;
+}
+
+// The entry that has byte `ahead`, counted from the byte that the checkpoint describes.
+static bool find_checkpoint(reef_redis_position *out, json_t *checkpoint, uint64_t ahead) {
+    const char *after = NULL;
+    json_int_t ordinal = 0, skip = 0;
+    json_t *entries = NULL, *item = NULL;
+    size_t i = 0;
+    // The record is ours, but it comes from a file: every member is checked.
+    if (json_unpack(checkpoint, "{s: s, s: I, s: I, s: o}", "after", &after, "ordinal", &ordinal,
+                    "skip", &skip, "entries", &entries) ||
+        skip < 0 || !reef_redis_id_copy(out->last, after))
+        return false;
+    out->ordinal = ordinal < 0 ? REDIS_UNKNOWN : ordinal;
+    // `skip` bytes of the first entry were trained before the checkpoint was made.
+    uint64_t left = ahead + (uint64_t)skip;
+    json_array_foreach(entries, i, item) {
+        const char *id = NULL;
+        json_int_t bytes = 0;
+        if (json_unpack(item, "[s, I]", &id, &bytes) || bytes < 0) return false;
+        // The position lies inside this entry: its id and offset are kept, and reading starts with
+        // it.
+        if (left < (uint64_t)bytes) { // in part, or not at all
+            out->half_bytes = (size_t)left;
+            return left == 0 || reef_redis_id_copy(out->half, id);
+        }
+        left -= (uint64_t)bytes;
+        if (!reef_redis_id_copy(out->last, id)) return false;
+        // Ordinals count entries since the stream began; they tell how many were lost.
+        if (out->ordinal != REDIS_UNKNOWN) out->ordinal++;
+    }
+    return left == 0;
+}
+
+static bool find_position(reef_redis_position *out, const reef_input_offset *offset) {
+    *out = (reef_redis_position){.last = "0-0", .ordinal = REDIS_UNKNOWN};
+    json_t *checkpoint =
+        offset->checkpoint != NULL ? json_loads(offset->checkpoint, 0, NULL) : NULL;
+    bool found =
+        checkpoint != NULL && find_checkpoint(out, checkpoint, offset->cursor - offset->begin);
+    json_decref(checkpoint);
+    return found;
+}
+
+static char *make_checkpoint(const reef_redis *redis, size_t count) {
+    json_t *entries = json_array();
+    size_t covered = 0;
+    // Entries are listed until they cover the bytes that are handed out.
+    for (size_t i = redis->entry; entries != NULL && covered < count + redis->skip; i++) {
+        const reef_redis_entry *entry = &redis->entries[i];
+        if (json_array_append_new(entries,
+                                  json_pack("[s, I]", entry->id, (json_int_t)entry->bytes))) {
+            json_decref(entries);
+            return NULL;
+        }
+        covered += entry->bytes;
+    }
+    json_t *checkpoint = json_pack("{s: s, s: I, s: I, s: o}", "after", redis->after, "ordinal",
+                                   (json_int_t)redis->after_ordinal, "skip",
+                                   (json_int_t)redis->skip, "entries", entries);
+    char *text = checkpoint != NULL ? json_dumps(checkpoint, JSON_COMPACT) : NULL;
+    json_decref(checkpoint);
+    return text;
+}
+
 // ---- an entry as bytes --------------------------------------------------------------------------
 //
 // A text and a newline. What they are depends on the entry and the URL alone, so they are the same
@@ -117,7 +200,7 @@ static reef_status on_seek(reef_input *input, const reef_input_offset *offset, r
     reef_redis_position found;
     // A source that was never read starts at its first entry.
     if (!offset->cursor) return REEF_OK;
-    if (!reef_redis_position_find(&found, offset))
+    if (!find_position(&found, offset))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the pool has read %" PRIu64
                          " bytes of '%.120s' and does not know after which "
@@ -160,7 +243,7 @@ static void reply_bytes(reef_redis *redis) {
     size_t left = redis->byte_count - redis->byte;
     size_t count = left < redis->room ? left : redis->room;
     // The checkpoint describes exactly these bytes, so it is made before they are handed over.
-    char *checkpoint = reef_redis_checkpoint_make(redis, count);
+    char *checkpoint = make_checkpoint(redis, count);
     if (checkpoint == NULL) {
         fail_no_memory(redis, "a checkpoint");
         return;
@@ -343,7 +426,7 @@ static void on_stop(reef_input *input) {
 static void on_settled(reef_input *input, const reef_input_offset *offset) {
     reef_redis *redis = input->state;
     reef_redis_position found;
-    if (!reef_redis_position_find(&found, offset)) return;
+    if (!find_position(&found, offset)) return;
     strcpy(redis->settled, found.last);
     reef_redis_group_settled(redis, &found);
 }
@@ -364,9 +447,7 @@ static json_t *known(int64_t value) {
 static json_t *on_status(const reef_input *input) {
     const reef_redis *redis = input->state;
     bool ready = redis->link != NULL && reef_redis_link_ready(redis->link);
-    json_t *acknowledged = redis->url.group != NULL
-                               ? json_integer((json_int_t)redis->group.acknowledged)
-                               : json_null();
+    json_t *acknowledged = reef_json_known(redis->url.group != NULL, redis->group.acknowledged);
     return json_pack("{s: b, s: s, s: s, s: o, s: o, s: I, s: o}", "connected", ready, "last_id",
                      redis->last, "committed_id", redis->settled, "entries", known(redis->length),
                      "entries_waiting", known(redis->waiting), "entries_unfit",

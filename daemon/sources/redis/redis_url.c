@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#define PORT "6379" // where a URL names none
 #define DB_MAX 65535
 #define HIDDEN "***"
 #define SHAPE "redis://[[USER]:PASSWORD@]HOST[:PORT]/STREAM or redis:///PATH/OF/SOCKET/STREAM"
@@ -74,7 +75,7 @@ static reef_status take_host(reef_redis_url *url, const char *at, size_t bytes, 
     if (port < end && *port != ':')
         return reef_fail(err, REEF_ERR_INVALID, "a redis: source has no ':' before its port");
     url->host = strndup(host, (size_t)(close - host));
-    url->port = port < end ? strndup(port + 1, (size_t)(end - port - 1)) : strdup(REEF_REDIS_PORT);
+    url->port = port < end ? strndup(port + 1, (size_t)(end - port - 1)) : strdup(PORT);
     if (url->host == NULL || url->port == NULL) return no_memory(err);
     // "6379x" is not a port.
     char *rest = NULL;

@@ -16,8 +16,6 @@
 
 #include <stdbool.h>
 
-#define REEF_REDIS_PORT "6379"
-
 typedef struct reef_redis_url {
     char *host, *port;     // NULL for a socket
     char *socket;          // NULL for a host

@@ -203,7 +203,7 @@ REEF_MUST_CHECK reef_status reef_tail_checkpoint_load(reef_tail *tail,
                                                       const char *checkpoint,
                                                       reef_error *err);
 
-// ---- tail_dir.c -----------------------------------------------------------------------------
+// ---- tail_dir.c ---------------------------------------------------------------------------------
 
 /** 0, or the errno for which the folder cannot be read. */
 int reef_listing_make(reef_listing *list, reef_tail *tail);
@@ -216,7 +216,7 @@ bool reef_name_shares_stem(const char *name, const char *of);
 /** Orders unknown files: oldest first. For qsort. */
 int reef_tail_file_compare_age(const void *a, const void *b);
 
-// ---- tail_scan.c -----------------------------------------------------------------------------
+// ---- tail_scan.c --------------------------------------------------------------------------------
 
 typedef enum reef_tail_scan_state {
     REEF_TAIL_SCAN_DONE,
@@ -226,14 +226,5 @@ typedef enum reef_tail_scan_state {
 
 /** Bring the table up to date. Sizes of known plain files are read after it (stat_all). */
 reef_tail_scan_state reef_tail_scan(reef_tail *tail);
-
-// ---- tail_read.c ----------------------------------------------------------------------------
-
-/** Scan, and plan which bytes of each file this read pass returns. */
-REEF_MUST_CHECK reef_status reef_tail_begin_read_pass(reef_tail *tail, reef_error *err);
-/** Is the last scan REEF_TAIL_SCAN_MS old? */
-bool reef_tail_scan_is_old(const reef_tail *tail);
-/** The next file of this read pass, or NULL at its end. */
-reef_tail_file *reef_tail_next_file(reef_tail *tail);
 
 #endif

@@ -1,6 +1,6 @@
 // What ranks make of each other's cards: the first rank that does not fit is named, and why. That
 // all ranks end with that message is proved by those that mpirun starts (system/reefd).
-#include "crew_internal.h"
+#include "ranks_internal.h"
 #include "test.h"
 
 enum { RANKS = 3, EVERY = 16384 };

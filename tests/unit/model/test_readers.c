@@ -96,8 +96,7 @@ static void a_model_is_loaded_while_the_trainer_commits(void **state) {
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(l.wrong, 0);
     reef_check_report report;
-    must(reef_store_check(f->store, &(reef_check_options){.on_damage = NULL, .context = &report},
-                          &why));
+    must(reef_store_check(f->store, NULL, &report, &why));
     assert_int_equal(report.damaged, 0);
 }
 

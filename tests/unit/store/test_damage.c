@@ -306,9 +306,7 @@ static void a_file_truncated_under_the_map_costs_the_child_only(void **state) {
     f->store = NULL;
     must_fail(reef_verify_in_child(f->path, truncate_while_mapped, &plain, &report, &why),
               REEF_ERR_CORRUPT, "SIGBUS");
-    must_fail(reef_store_verify(f->path,
-                                &(reef_check_options){.on_damage = NULL, .context = &report}, &why),
-              REEF_ERR_CORRUPT, "truncated");
+    must_fail(reef_store_verify(f->path, NULL, &report, &why), REEF_ERR_CORRUPT, "truncated");
 }
 
 static reef_status stopped_by_signal(const char *path,
@@ -371,8 +369,7 @@ static void every_broken_page_gets_an_answer(void **state) {
         size_t count = draw_int(&random, 0, 1) ? 24 : 4096; // its header and first offsets, or all
         fill(broken.data + 4096 * page, count, draw_bits(&random));
         data_file_save(f->path, &broken, broken.bytes);
-        reef_status status = reef_store_verify(
-            f->path, &(reef_check_options){.on_damage = NULL, .context = &report}, &why);
+        reef_status status = reef_store_verify(f->path, NULL, &report, &why);
         assert_true(status == REEF_OK || status == REEF_ERR_CORRUPT || status == REEF_ERR_INVALID);
         if (status != REEF_OK || report.damaged > 0) answered++;
     }

@@ -205,8 +205,7 @@ static void every_flipped_bit_that_a_reader_can_meet_is_found(void **state) {
         file.data[at] ^= bit;
         data_file_save(f->path, &file, file.bytes);
         file.data[at] ^= bit;
-        reef_status status = reef_store_verify(
-            f->path, &(reef_check_options){.on_damage = NULL, .context = &report}, &why);
+        reef_status status = reef_store_verify(f->path, NULL, &report, &why);
         if (status != REEF_OK || report.damaged > 0) {
             found++;
             continue;

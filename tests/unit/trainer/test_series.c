@@ -78,8 +78,7 @@ static void a_long_history_takes_bounded_space_and_has_no_gap(void **state) {
     assert_true(all.levels[1] > 0 && all.levels[2] > 0);
     assert_true(all.levels[0] >= REEF_SERIES_POINTS_MAX / 2);
     reef_check_report report;
-    must(reef_store_check(f->store, &(reef_check_options){.on_damage = NULL, .context = &report},
-                          &why));
+    must(reef_store_check(f->store, NULL, &report, &why));
     assert_int_equal(report.damaged, 0);
 }
 

@@ -1,14 +1,89 @@
-// The inside of a reef_joins:
+// The inside of a reef_crew and of a reef_joins:
 //
-//   joins.c         when ranks meet, and what they do then; what a rank remembers of it
-//   joins_pack.c    what a rank gives, as a file, and taking one in
-//   joins_travel.c  how files get to the other ranks
-#ifndef REEF_JOINS_INTERNAL_H
-#define REEF_JOINS_INTERNAL_H
+//   crew.c        the ranks that mpirun started, and what they all do
+//   crew_meet.c   what they compare before they train
+//   joins.c       when ranks that learn apart meet, and what they do then; what they remember of it
+//   joins_pack.c  what a rank gives, as a file; its way to the other ranks, and taking one in
+#ifndef REEF_RANKS_INTERNAL_H
+#define REEF_RANKS_INTERNAL_H
 
-#include "crew_internal.h"
+#include "crew.h"
 #include "joins.h"
 #include "reef_join.h"
+
+#include <pthread.h>
+
+enum { PATH_BYTES_MAX = 4200, WHY_BYTES_MAX = 400, CREW_TEXT_BYTES = 64 };
+
+/** Of one rank since it started, as of a commit. What is exchanged is that of the net's steps. */
+typedef struct reef_crew_figures {
+    char host[64];
+    uint64_t epoch; // the last one that counts
+    uint64_t steps; // since the process started
+    uint64_t sent_bytes, received_bytes, exchanges;
+    double sent_bytes_per_s;  // since the commit before
+    double computing_seconds; // learning bytes, less what follows
+    double packing_seconds;
+    double waiting_seconds;    // for the network, and for slower ranks
+    double telling_seconds;    // for what rank 0 says; rank 0: saying it
+    double committing_seconds; // with the wait for the others' commits
+    double lag_seconds;        // less waiting than the rank that waited longest
+    double cpu_seconds;        // of learning bytes, with exchanges
+    uint64_t memory_peak_bytes;
+} reef_crew_figures;
+
+struct reef_crew {
+    struct reef_mpi *mpi;
+    reef_ranks *ranks;
+    reef_report *report;
+    double deadline_seconds;
+    uint64_t join_every; // above 0: they learn apart, and join after so many bytes
+    // With it, since all have met:
+    reef_join join;      // the pool's
+    bool join_is_new;    // it begins now
+    bool joins_differ;   // some have done one join more than others
+    uint64_t joins_done; // by those that have done most
+    char pool[PATH_BYTES_MAX];
+    unsigned char *payload; // of the last order that was heard
+    size_t payload_capacity;
+    bool met, ended;
+    // The trainer's thread counts these, and copies all ranks' to `shown` under the lock.
+    double computing_seconds, cpu_seconds, figured_at;
+    uint64_t first_step, figured_sent_bytes;
+    reef_crew_figures *figures; // (count)
+    reef_crew_figures *shown;   // (count)
+    pthread_mutex_t lock;
+};
+
+/** What a rank says of itself when all meet. */
+typedef struct reef_crew_card {
+    char version[CREW_TEXT_BYTES]; // first, and of this size in every version
+    uint32_t card_bytes;
+    uint32_t status; // a reef_status, and why
+    char message[256];
+    char kernels[CREW_TEXT_BYTES];
+    uint64_t config; // a hash of the pool's configuration
+    uint64_t step, stream_bytes;
+    uint8_t root[REEF_HASH_BYTES];
+    reef_shard shard;    // zero: the pool is whole
+    uint64_t join_every; // what this rank was asked for; 0: to train one pool together
+    uint32_t has_joined; // else `join` is zero
+    uint32_t base_is_open;
+    uint8_t base_root[REEF_HASH_BYTES]; // of generation 0, which all have in common
+    reef_join join;
+} reef_crew_card;
+
+/**
+ * What all ranks make of their cards: the same on each of them.
+ *
+ * back  (count) written: the ranks that have to step back
+ * anew  written; true if ranks that learn apart start a new training
+ * Errors: what is wrong, with the first such rank.
+ */
+REEF_MUST_CHECK reef_status
+reef_crew_judge(const reef_crew_card *cards, size_t count, bool *back, bool *anew, reef_error *err);
+
+// ---- joins --------------------------------------------------------------------------------------
 
 #define JOINS_FOLDER "joins" // in the pool's directory
 
@@ -77,14 +152,6 @@ REEF_MUST_CHECK reef_status reef_joins_add_kind(reef_joins *joins,
                                                 reef_join_kind kind,
                                                 reef_error *err);
 
-uint32_t reef_joins_open_generation(const reef_joins *joins);
-/** Those from record.own_from on that are not known are `owner`'s. NO_MEMORY. */
-REEF_MUST_CHECK reef_status reef_joins_add_own_kinds(reef_joins *joins,
-                                                     uint32_t owner,
-                                                     reef_error *err);
-/** What each kind has learned by now counts as given. */
-void reef_joins_note_returned(reef_joins *joins);
-
 // ---- joins_pack.c -------------------------------------------------------------------------------
 
 /** What a rank gives to the others in one join. */
@@ -111,8 +178,6 @@ REEF_MUST_CHECK reef_status reef_joins_pack_take(reef_joins *joins,
                                                  void (*advanced)(void *context),
                                                  void *context,
                                                  reef_error *err);
-
-// ---- joins_travel.c -----------------------------------------------------------------------------
 
 /** Give this rank's file to all others, and get theirs. received: written; bytes. */
 REEF_MUST_CHECK reef_status reef_joins_exchange(
