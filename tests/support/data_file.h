@@ -52,6 +52,12 @@ static inline void data_file_save(const char *pool, const data_bytes *file, size
     close(fd);
 }
 
+/** Write the file back as it is in memory now, which ends. */
+static inline void data_file_replace(const char *pool, data_bytes *file) {
+    data_file_save(pool, file, file->bytes);
+    free(file->data);
+}
+
 /** Where `pattern` stands in the file at or after `from`; SIZE_MAX when nowhere. */
 static inline size_t data_file_find(const data_bytes *file,
                                     size_t from,

@@ -5,6 +5,7 @@
 
 #include "pool.h"
 #include "reef_context.h"
+#include "reef_kinds.h"
 #include "reef_trainer.h"
 
 enum { LIFELONG_BATCH = 64, LIFELONG_PROBE_BYTES = 400, LIFELONG_SAID_BYTES = 65536 };
@@ -63,8 +64,7 @@ static inline void choose(reef_config *config, const char *name, const char *val
 }
 
 static inline int lifelong_setup(void **state) {
-    lifelong *f = calloc(1, sizeof(*f));
-    assert_non_null(f);
+    lifelong *f = room(sizeof(*f));
     f->config = lifelong_config();
     temp_dir_new(f->dir);
     temp_dir_join(f->pool, f->dir, "pool");
@@ -72,11 +72,21 @@ static inline int lifelong_setup(void **state) {
     return 0;
 }
 
-static inline void close_pool(lifelong *f) {
+static inline void close_trainer(lifelong *f) {
     reef_trainer_close(f->trainer);
-    reef_store_close(f->store);
     f->trainer = NULL;
+}
+
+static inline void close_pool(lifelong *f) {
+    close_trainer(f);
+    reef_store_close(f->store);
     f->store = NULL;
+}
+
+/** Close the pool, and remove it from the disk. */
+static inline void remove_pool(lifelong *f) {
+    close_pool(f);
+    temp_dir_remove(f->pool);
 }
 
 /**
@@ -112,7 +122,6 @@ static inline int lifelong_teardown(void **state) {
     lifelong *f = *state;
     close_pool(f);
     temp_dir_remove(f->dir);
-    free(f);
     return 0;
 }
 
@@ -131,9 +140,14 @@ static inline size_t times_said(const lifelong *f, const char *words) {
 static inline void open_pool(lifelong *f, size_t threads) {
     reef_trainer_options options = {
         .threads = threads, .on_event = lifelong_on_event, .context = f};
-    must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
+    f->store = pool_open(f->pool, false, true);
     must(reef_trainer_open(&f->trainer, f->store, &options, &why));
     if (f->on_open != NULL) f->on_open(f->trainer);
+}
+
+static inline void open_again(lifelong *f, size_t threads) {
+    close_pool(f);
+    open_pool(f, threads);
 }
 
 static inline void make_pool(lifelong *f, size_t threads) {
@@ -159,10 +173,9 @@ static inline void lifelong_keep(const lifelong *f, lifelong_mould *mould) {
 
 /** Open a copy of the mould as f's pool, which must not be there yet. */
 static inline void lifelong_copy(lifelong *f, const lifelong_mould *mould, size_t threads) {
-    reef_store *store = NULL;
     char pool[TEMP_DIR_BYTES];
     temp_dir_join(pool, mould->dir, "pool");
-    must(reef_store_open(&store, pool, NULL, &why));
+    reef_store *store = pool_open(pool, false, false);
     must(reef_store_copy(store, f->pool, NULL, &why));
     reef_store_close(store);
     open_pool(f, threads);
@@ -180,11 +193,9 @@ static inline void feed(lifelong *f, const uint8_t *bytes, size_t count) {
 }
 
 static inline void feed_kind(lifelong *f, int kind, size_t count, uint32_t seed) {
-    uint8_t *bytes = malloc(count);
-    assert_non_null(bytes);
+    uint8_t *bytes = room(count);
     lifelong_text(bytes, count, kind, seed);
     feed(f, bytes, count);
-    free(bytes);
 }
 
 static inline reef_commit commit(lifelong *f) {
@@ -212,12 +223,26 @@ static inline reef_generation_record generation_of(const lifelong *f, uint32_t n
     return out;
 }
 
+static inline reef_kind_list kinds_of(reef_store *store) {
+    reef_kind_list list;
+    reef_txn *txn = pool_begin(store, REEF_TXN_READ);
+    must(reef_kind_list_read(txn, &list, &why));
+    reef_txn_abort(txn);
+    return list;
+}
+
+/** A model of one thread, as of any state; the caller closes it. */
+static inline reef_model *model_of(reef_store *store, const char *as_of) {
+    reef_model *model = NULL;
+    must(reef_model_open(&model, store, as_of, &(reef_model_options){.threads = 1}, &why));
+    return model;
+}
+
 /** Logits (LIFELONG_PROBE_BYTES, REEF_VOCAB) of a text of one kind, as of any state. */
 static inline void logits_of(reef_store *store, const char *as_of, int kind, float *out) {
-    reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
+    reef_model *model = model_of(store, as_of);
     lifelong_text(probe, sizeof(probe), kind, 99);
-    must(reef_model_open(&model, store, as_of, &(reef_model_options){.threads = 1}, &why));
     must(reef_model_logits(model, probe, sizeof(probe), out, &why));
     reef_model_close(model);
 }
@@ -251,20 +276,17 @@ static inline int lifelong_setup_kinds(void **state) {
 
 /** What a text of a kind costs as of any state, in bits, its context memories included. */
 static inline double bits_as_of(const lifelong *f, const char *as_of, int kind) {
-    reef_model *model = NULL;
     reef_score score = {0};
     uint8_t probe[LIFELONG_PROBE_BYTES];
+    reef_model *model = model_of(f->store, as_of);
     lifelong_text(probe, sizeof(probe), kind, 99);
-    must(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &why));
     must(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &why));
     reef_model_close(model);
     return score.bits;
 }
 
 static inline float *new_logits(void) {
-    float *logits = keep(calloc((size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof(*logits)));
-    assert_non_null(logits);
-    return logits;
+    return room(LIFELONG_LOGIT_BYTES);
 }
 
 #endif

@@ -13,11 +13,9 @@ static inline reef_snapshot take(lifelong *f, const char *name) {
 
 static inline void go_back(lifelong *f, const char *name) {
     reef_restoration done;
-    reef_trainer_close(f->trainer);
-    f->trainer = NULL;
+    close_trainer(f);
     must(reef_pool_restore_in_place(f->store, name, false, &done, &why));
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
 }
 
 #endif

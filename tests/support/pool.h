@@ -67,8 +67,7 @@ static inline void fill(uint8_t *out, size_t bytes, uint64_t seed) {
 }
 
 static inline int pool_setup(void **state) {
-    pool_fixture *f = calloc(1, sizeof(*f));
-    assert(f != NULL);
+    pool_fixture *f = room(sizeof(*f));
     temp_dir_new(f->directory);
     temp_dir_join(f->path, f->directory, "pool");
     f->store = pool_open(f->path, true, true);
@@ -80,14 +79,17 @@ static inline int pool_teardown(void **state) {
     pool_fixture *f = *state;
     reef_store_close(f->store);
     temp_dir_remove(f->directory);
-    free(f);
     return 0;
+}
+
+static inline void pool_close(pool_fixture *f) {
+    reef_store_close(f->store);
+    f->store = NULL;
 }
 
 /** Close the fixture's pool and open it again. */
 static inline void pool_reopen(pool_fixture *f) {
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     f->store = pool_open(f->path, false, true);
 }
 

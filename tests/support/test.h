@@ -25,6 +25,18 @@ static inline void *keep(void *thing) {
     return kept[count++] = thing;
 }
 
+/** Zeros to write to, which last to the end of the program. */
+static inline void *room(size_t bytes) {
+    void *made = calloc(1, bytes);
+    assert_non_null(made);
+    return keep(made);
+}
+
+/** A copy that lasts to the end of the program. */
+static inline void *copied(const void *from, size_t bytes) {
+    return memcpy(room(bytes), from, bytes);
+}
+
 /** A test by itself, and one between the `setup` and the `teardown` of its file. */
 #define ALONE(test) cmocka_unit_test(test)
 #define SET_UP(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

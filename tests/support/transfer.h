@@ -17,8 +17,7 @@ typedef struct pair {
 } pair;
 
 static inline int setup(void **state) {
-    pair *p = calloc(1, sizeof(*p));
-    assert_non_null(p);
+    pair *p = room(sizeof(*p));
     lifelong_setup((void **)&p->a);
     lifelong_setup((void **)&p->b);
     p->a->config.side_new = 5;
@@ -33,7 +32,6 @@ static inline int teardown(void **state) {
     pair *p = *state;
     lifelong_teardown((void **)&p->a);
     lifelong_teardown((void **)&p->b);
-    free(p);
     return 0;
 }
 

@@ -50,8 +50,7 @@ static void assert_same_bits(const float *a, const float *b, size_t count) {
 static uint64_t memory_bound; // 0: the default
 
 static int set_up(void **state) {
-    world *w = calloc(1, sizeof(*w));
-    if (w == NULL) return -1;
+    world *w = room(sizeof(*w));
     uint8_t text[LEARNED + READ];
     uint64_t seed = 101;
     draw_text(&seed, sizeof(text), text);
@@ -71,7 +70,6 @@ static int set_up_wide(void **state) {
 static int tear_down(void **state) {
     world *w = *state;
     reef_memory_free(w->memory);
-    free(w);
     return 0;
 }
 
@@ -379,9 +377,7 @@ static void a_frozen_session_changes_nothing_of_its_own_either(void **state) {
     reef_predictor *memory = &w->memory->predictor;
     static float once[READ], twice[READ];
     static uint8_t text[READ];
-    reef_mix_state *before = malloc(sizeof(*before));
-    assert_non_null(before);
-    memcpy(before, memory->state, sizeof(*before));
+    reef_mix_state *before = copied(memory->state, sizeof(*before));
     memcpy(text, w->read, READ);
     reef_memory_session *session = open_session(w->memory, true);
     read_text(session, text, READ, once);
@@ -391,7 +387,6 @@ static void a_frozen_session_changes_nothing_of_its_own_either(void **state) {
     assert_same_bits(once, twice, READ);
     reef_memory_session_close(session);
     assert_memory_equal(memory->state, before, sizeof(*before));
-    free(before);
 }
 
 // A session that only predicts reads its memory's mixer, and copies it once it learns.

@@ -125,9 +125,7 @@ static void a_net_changes_nothing_of_what_trusted_bytes_teach(void **state) {
     }
     learn(with_net, text, TEXT, net, NULL);
     size_t count = reef_memory_part_count();
-    reef_memory_part *a = calloc(count, sizeof(*a)), *b = calloc(count, sizeof(*b));
-    assert_non_null(a);
-    assert_non_null(b);
+    reef_memory_part *a = room(count * sizeof(*a)), *b = room(count * sizeof(*b));
     reef_memory_parts(alone, a);
     reef_memory_parts(with_net, b);
     for (size_t i = 0; i < count; i++) {
@@ -136,8 +134,6 @@ static void a_net_changes_nothing_of_what_trusted_bytes_teach(void **state) {
         assert_int_equal(a[i].bytes, b[i].bytes);
         assert_memory_equal(a[i].data, b[i].data, a[i].bytes);
     }
-    free(a);
-    free(b);
     reef_memory_free(alone);
     reef_memory_free(with_net);
 }

@@ -138,24 +138,21 @@ static void kinds_with_too_few_votes_are_left_out(void **state) {
 // A memory that learned two kinds one after the other is named by texts of both.
 static void all_of_a_long_text_counts(void **state) {
     reef_kind_vote *vote = new_vote();
-    uint8_t *text = malloc(LONG);
-    assert_non_null(text);
+    uint8_t *text = room(LONG);
     text_of(5, 1, LONG / 2, text);
     text_of(6, 1, LONG / 2, text + LONG / 2);
     for (uint32_t k = 0; k < 3; k++) set_kind(vote, k, k);
     set(vote, 3, text, LONG);
     assert_first(vote, 5, 3);
     assert_first(vote, 6, 3);
-    free(text);
     reef_kind_vote_free(vote);
 }
 
 // In 300 kB the small sample has a piece of 4 kB in every 20 kB.
 static void a_large_sample_has_short_passages_of_a_long_text(void **state) {
     enum { PASSAGE = 8000, BACK = 151000 };
-    uint8_t *text = malloc(LONG), read[READ];
+    uint8_t *text = room(LONG), read[READ];
     uint32_t kinds[4];
-    assert_non_null(text);
     text_of(5, 1, LONG, text);
     text_of(6, 1, PASSAGE, text + LONG - BACK);
     text_of(6, 2, READ, read);
@@ -171,7 +168,6 @@ static void a_large_sample_has_short_passages_of_a_long_text(void **state) {
         reef_kind_vote_free(vote);
     }
     reef_memory_free(memory);
-    free(text);
 }
 
 WORLD_TESTS(NULL,

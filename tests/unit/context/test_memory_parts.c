@@ -315,9 +315,7 @@ static void flipped_bits_are_refused_or_do_no_harm(void **state) {
     for (size_t trial = 0; trial < TRIALS; trial++) {
         // One part at a time, so that one that is checked does not keep others from being read.
         size_t part = trial % s.count;
-        uint8_t *kept = malloc(s.bytes[part]);
-        assert_non_null(kept);
-        memcpy(kept, s.data[part], s.bytes[part]);
+        uint8_t *kept = copied(s.data[part], s.bytes[part]);
         // A few, or whole stretches of anything.
         int flips = draw_int(&seed, 1, 30), stretch = draw_int(&seed, 0, 2) == 0 ? 3000 : 1;
         if (part == 0) flips = 1;
@@ -337,7 +335,6 @@ static void flipped_bits_are_refused_or_do_no_harm(void **state) {
             refused++;
         }
         memcpy(s.data[part], kept, s.bytes[part]);
-        free(kept);
     }
     print_message("%zu of %d refused\n", refused, TRIALS);
     assert_true(refused > TRIALS / 8 && refused < TRIALS * 3 / 4);
@@ -348,8 +345,7 @@ static void flipped_bits_are_refused_or_do_no_harm(void **state) {
 // As far as the ring reaches, which is a sixteenth of the bound here.
 static void the_end_of_the_stream_is_kept_as_text(void **state) {
     enum { KEPT = 256 << 10, ALL = KEPT + 70000 };
-    uint8_t *text = malloc(ALL), *out = malloc(ALL);
-    assert_true(text != NULL && out != NULL);
+    uint8_t *text = room(ALL), *out = room(ALL);
     uint64_t draw = 3;
     for (size_t i = 0; i < ALL; i++) text[i] = (uint8_t)('a' + draw_bits(&draw) % 8);
     reef_memory *memory = new_memory(4 << 20);
@@ -365,8 +361,6 @@ static void the_end_of_the_stream_is_kept_as_text(void **state) {
         assert_memory_equal(out, text + end - 1000, 1000);
     }
     reef_memory_free(memory);
-    free(text);
-    free(out);
 }
 
 static const uint8_t *view_part(const stored *s, const char *name, size_t *bytes) {
@@ -382,8 +376,7 @@ static const uint8_t *view_part(const stored *s, const char *name, size_t *bytes
 static void facts_of_stored_parts_are_those_of_the_memory(void **state) {
     uint64_t seed = 5;
     reef_memory_stats whole, facts;
-    uint8_t *text = malloc(TEXT);
-    assert_non_null(text);
+    uint8_t *text = room(TEXT);
     draw_text(&seed, TEXT, text);
     reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
     learn(memory, text, TEXT, NULL, NULL);
@@ -412,14 +405,12 @@ static void facts_of_stored_parts_are_those_of_the_memory(void **state) {
         REEF_ERR_CORRUPT);
     stored_release(&s);
     reef_memory_free(memory);
-    free(text);
 }
 
 static void inputs_are_counted_while_it_learns_and_never_stored(void **state) {
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX], sum = 0.0;
     uint64_t seed = 6;
-    uint8_t *text = malloc(TEXT);
-    assert_non_null(text);
+    uint8_t *text = room(TEXT);
     draw_text(&seed, TEXT, text);
     reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
     reef_memory_inputs(memory, shares, hits);
@@ -438,7 +429,6 @@ static void inputs_are_counted_while_it_learns_and_never_stored(void **state) {
     reef_memory_inputs(memory, shares, hits);
     for (size_t i = 0; i < reef_memory_input_count(); i++) assert_true(shares[i] == 0.0);
     reef_memory_free(memory);
-    free(text);
 }
 
 TESTS(ALONE(a_restored_memory_learns_on_to_the_same_bits),

@@ -186,29 +186,23 @@ static void a_memory_learns_the_same_with_a_net_and_without(void **state) {
             assert_memory_equal(left[i].data, right[i].data, left[i].bytes);
         }
     // And the layer above learns from its own bytes alone.
-    reef_net_state *before = malloc(sizeof(*before));
-    assert_non_null(before);
-    memcpy(before, a->predictor.net, sizeof(*before));
+    reef_net_state *before = copied(a->predictor.net, sizeof(*before));
     learn(a, text, READ, NULL, with);
     learn(b, text, READ, NULL, without);
     assert_memory_equal(with, without, sizeof(with));
     assert_memory_equal(before, a->predictor.net, sizeof(*before));
-    free(before);
     reef_memory_free(a);
     reef_memory_free(b);
 }
 
 static void a_layer_begins_the_same_in_any_memory(void **state) {
     reef_memory *memory = learned_memory();
-    reef_net_state *a = malloc(sizeof(*a)), *b = malloc(sizeof(*b));
-    assert_true(a != NULL && b != NULL);
+    reef_net_state *a = room(sizeof(*a)), *b = room(sizeof(*b));
     memset(a, 0, sizeof(*a));
     memset(b, 0xA5, sizeof(*b));
     reef_net_state_init(a, memory->predictor.state);
     reef_net_state_init(b, memory->predictor.state);
     assert_memory_equal(a, b, sizeof(*a));
-    free(a);
-    free(b);
     reef_memory_free(memory);
 }
 

@@ -258,8 +258,7 @@ static void fill_cell(reef_cell_line *line, int cell, uint32_t hash) {
 static void doubling_keeps_every_cell_and_what_is_in_it(void **state) {
     const reef_histories *table = reef_histories_table();
     enum { HASHES = 60000, LINES_FIRST = 1 << REEF_CELL_LINES_MIN_LOG2 };
-    uint32_t *hashes = malloc(HASHES * sizeof(*hashes));
-    assert_non_null(hashes);
+    uint32_t *hashes = room(HASHES * sizeof(*hashes));
     uint64_t seed = 41;
     reef_lines cells;
     must(reef_lines_init(&cells, LINES_FIRST, &why));
@@ -301,7 +300,6 @@ static void doubling_keeps_every_cell_and_what_is_in_it(void **state) {
         cells = larger;
     }
     reef_lines_release(&cells);
-    free(hashes);
 }
 
 static void doubling_keeps_the_order_of_age(void **state) {
@@ -421,8 +419,7 @@ static trees_count compare_doubled(const reef_predictor *p, const reef_lines *do
 
 static void trees_move_with_a_memory_that_grows(void **state) {
     enum { STEP = 4096, STEPS = 40 };
-    uint8_t *text = malloc(STEP * STEPS);
-    assert_non_null(text);
+    uint8_t *text = room(STEP * STEPS);
     uint64_t seed = 53;
     draw_text(&seed, STEP * STEPS, text);
     reef_memory *memory = NULL;
@@ -446,7 +443,6 @@ static void trees_move_with_a_memory_that_grows(void **state) {
     }
     assert_true(p->cell_lines_log2 > cells_first && p->slot_lines_log2 > slots_first);
     reef_memory_free(memory);
-    free(text);
 }
 
 // ---- text ---------------------------------------------------------------------------------------

@@ -163,8 +163,7 @@ static void check_all_trees(uint64_t bytes_max, size_t text) {
     // Symbols that part in every bit of either nibble, and some that share one.
     static const uint8_t SYMBOLS[][3] = {
         {'a', 'b', 'c'}, {0x11, 0x91, 0x19}, {0, 255, 16}, {'0', '8', 'p'}};
-    plain_context *contexts = malloc(sizeof(*contexts) << CONTEXTS_SEEN_LOG2);
-    assert_non_null(contexts);
+    plain_context *contexts = room(sizeof(*contexts) << CONTEXTS_SEEN_LOG2);
     static uint8_t drawn[REEF_CONTEXTS_ALL][17][REEF_SLOT_NODES];
     for (size_t s = 0; s < sizeof(SYMBOLS) / sizeof(*SYMBOLS); s++) {
         uint64_t seed = 1149 + s;
@@ -202,7 +201,6 @@ static void check_all_trees(uint64_t bytes_max, size_t text) {
         assert_true(forgotten > 0);
         reef_memory_free(memory);
     }
-    free(contexts);
 }
 
 static void trees_are_those_that_the_bytes_of_each_context_make(void **state) {

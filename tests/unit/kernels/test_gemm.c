@@ -46,8 +46,7 @@ static void check_product(matrices *m,
 static void product_agrees_with_naive_loops(void **state) {
     const size_t sizes[] = {0, 1, 2, 5, 16, 33, 64, 67};
     enum { SIZES = sizeof(sizes) / sizeof(*sizes) };
-    matrices *m = calloc(1, sizeof(*m));
-    assert_non_null(m);
+    matrices *m = room(sizeof(*m));
     uint64_t seed = 1;
     draw_floats(&seed, sizeof(m->a) / sizeof(*m->a), m->a, -1, 1);
     draw_floats(&seed, sizeof(m->b) / sizeof(*m->b), m->b, -1, 1);
@@ -60,7 +59,6 @@ static void product_agrees_with_naive_loops(void **state) {
         for (size_t i = 0; i < sizeof(m->c) / sizeof(*m->c); i++) m->before[i] = NAN;
         check_product(m, n & 1, n & 2, M, N, K, 1, 0);
     }
-    free(m);
 }
 
 enum { ROWS = 48, WIDTH = 96, DEPTH = 130 };
@@ -100,8 +98,7 @@ static void one_product(void *context, size_t piece) {
 }
 
 static void products_at_the_same_time_have_the_same_bits(void **state) {
-    many_products *p = calloc(1, sizeof(*p));
-    assert_non_null(p);
+    many_products *p = room(sizeof(*p));
     uint64_t seed = 3;
     draw_floats(&seed, ROWS * DEPTH, p->a, -1, 1);
     draw_floats(&seed, DEPTH * WIDTH, p->b, -1, 1);
@@ -113,7 +110,6 @@ static void products_at_the_same_time_have_the_same_bits(void **state) {
             assert_memory_equal(p->c[piece], p->c[0], sizeof(p->c[0]));
     }
     reef_thread_pool_free(workers);
-    free(p);
 }
 
 static void the_kernels_of_blas_have_a_name(void **state) {

@@ -41,11 +41,9 @@ static void touching_keeps_the_values(void **state) {
     reef_huge_page_touch(NULL, array, count * sizeof(*array));
     reef_huge_page_touch(workers, array, 0);
     size_t pages = (count * sizeof(*array) + 4095) / 4096;
-    unsigned char *resident = malloc(pages);
-    assert_non_null(resident);
+    unsigned char *resident = room(pages);
     assert_int_equal(mincore(array, count * sizeof(*array), resident), 0);
     for (size_t i = 0; i < pages; i++) assert_true(resident[i] & 1);
-    free(resident);
     assert_int_equal(array[0] + array[count / 2] + array[count - 1], 6);
     for (size_t i = 1; i < count / 2; i++) assert_true(array[i] == 0);
     reef_huge_page_free(array, count, sizeof(*array));

@@ -121,8 +121,7 @@ static void check_rows_i8(size_t D, size_t offset) {
     const int8_t *i8_pointers[ROWS];
     for (size_t k = 0; k < ROWS; k++) {
         // Of just its size, so that a load beyond it shows under the sanitizer.
-        int8_t *row = malloc(REEF_I8_SCALE_BYTES + offset + D);
-        assert_non_null(row);
+        int8_t *row = room(REEF_I8_SCALE_BYTES + offset + D);
         draw_floats(&seed, offset + D, rows[k], -3, 3);
         reef_i8_round(offset + D, row, rows[k]);
         for (size_t d = 0; d < offset + D; d++) rows[k][d] = row[REEF_I8_SCALE_BYTES + d];
@@ -190,9 +189,8 @@ static void int8_rounds_to_the_nearest_multiple_of_a_scale(void **state) {
 // prefetch there, on unmapped pages, too, must do nothing.
 static void prefetching_beyond_a_row_is_harmless(void **state) {
     for (size_t D = 1; D <= SIZE_MAX_TESTED; D++) {
-        float *row = malloc(D * sizeof(*row)), *x = malloc(D * sizeof(*x)), out[2];
-        int8_t *whole = malloc(REEF_I8_SCALE_BYTES + D);
-        assert_true(row != NULL && x != NULL && whole != NULL);
+        float *row = room(D * sizeof(*row)), *x = room(D * sizeof(*x)), out[2];
+        int8_t *whole = room(REEF_I8_SCALE_BYTES + D);
         for (size_t d = 0; d < D; d++) row[d] = x[d] = 1;
         reef_i8_round(D, whole, row);
         reef_dot_rows(2, D, out, x, (const float *[]){row, row}, 0, 1 << 18);
@@ -201,9 +199,6 @@ static void prefetching_beyond_a_row_is_harmless(void **state) {
         for (size_t k = 0; k < 2; k++) assert_true(fabsf(out[k] - (float)D) < 1e-6f * (float)D);
         reef_axpy_rows(2, D, x, out, (const float *[]){row, row}, 0);
         for (size_t d = 0; d < D; d++) assert_true(fabsf(x[d] - (float)(2 * D + 1)) < 1e-6f * x[d]);
-        free(row);
-        free(x);
-        free(whole);
     }
 }
 

@@ -46,7 +46,7 @@ static void make_text(char text[TEXT], const char *words, unsigned seed) {
 #define SECOND "0123456789 +-*/= 9876543210 <>()[] 13579"
 
 static int setup(void **state) {
-    fixture *f = calloc(1, sizeof(*f));
+    fixture *f = room(sizeof(*f));
     char text[TEXT];
     temp_dir_new(f->directory);
     temp_dir_join(f->path, f->directory, "pool");
@@ -66,7 +66,6 @@ static int teardown(void **state) {
     fixture *f = *state;
     reef_pool_close(f->pool);
     temp_dir_remove(f->directory);
-    free(f);
     return 0;
 }
 

@@ -364,8 +364,7 @@ static void a_snapshot_can_be_given_up(void **state) {
     for (; at != SIZE_MAX; at = data_file_find(&file, at + 1, RECORD, sizeof(RECORD) - 1), found++)
         file.data[at + 60] ^= 1; // behind the record's header
     assert_true(found > 0);
-    data_file_save(path, &file, file.bytes);
-    free(file.data);
+    data_file_replace(path, &file);
     pool = lib_pool_open(path, 1, NULL, 1);
     assert_int_equal(reef_pool_read_snapshot(pool, 0, &snapshot, &why), REEF_ERR_CORRUPT);
     must(reef_pool_read_snapshot(pool, 1, &snapshot, &why));

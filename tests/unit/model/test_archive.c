@@ -61,14 +61,12 @@ static reef_status read_range(reef_store *store,
                               uint8_t *text,
                               reef_error *err) {
     // Exactly as much as is there, so that a sanitizer sees every byte beyond.
-    uint8_t *own = malloc(archive->count + 1);
-    assert_non_null(own);
+    uint8_t *own = room(archive->count + 1);
     memcpy(own, archive->bytes, archive->count);
     own = realloc(own, archive->count);
     const reef_archive_options options = {.threads = 2};
     reef_status status =
         reef_archive_read(store, own, archive->count, begin, end, &options, text, err);
-    free(own);
     return status;
 }
 
@@ -76,22 +74,18 @@ static void assert_expands(reef_store *store,
                            const coded *archive,
                            const uint8_t *text,
                            size_t count) {
-    uint8_t *back = malloc(count + 1);
-    assert_non_null(back);
+    uint8_t *back = room(count + 1);
     must(read_range(store, archive, 0, count, back, &why));
     assert_memory_equal(back, text, count);
-    free(back);
 }
 
 static void assert_refused(
     reef_store *store, const coded *archive, size_t count, reef_status status, const char *words) {
-    uint8_t *back = malloc(count + 1);
-    assert_non_null(back);
+    uint8_t *back = room(count + 1);
     reef_status got = read_range(store, archive, 0, count, back, &why);
     if (got != status || strstr(why.message, words) == NULL)
         fail_msg("%s, not %s with '%s': %s", reef_status_text(got), reef_status_text(status), words,
                  why.message);
-    free(back);
 }
 
 static void assert_not_written(reef_store *store,
@@ -145,14 +139,12 @@ static void what_is_put_is_taken_with_any_probabilities(void **state) {
         }
         reef_encoder_end(&encoder);
         assert_true(encoder.count <= encoder.room);
-        uint8_t *exact = malloc(encoder.count + 1);
-        assert_non_null(exact);
+        uint8_t *exact = room(encoder.count + 1);
         memcpy(exact, code, encoder.count);
         reef_decoder_init(&decoder, exact, encoder.count);
         for (size_t i = 0; i < count; i++)
             assert_int_equal(reef_decoder_take(&decoder, one[i]), bits[i]);
         assert_true(decoder.at <= encoder.count);
-        free(exact);
     }
 }
 
@@ -354,8 +346,7 @@ static void an_archive_outlives_what_the_pool_learns_later(void **state) {
     char copy[TEMP_DIR_BYTES];
     temp_dir_join(copy, f->dir, "copy");
     must(reef_store_copy(f->store, copy, NULL, &why));
-    reef_store *other = NULL;
-    must(reef_store_open(&other, copy, &(reef_store_options){0}, &why));
+    reef_store *other = pool_open(copy, false, false);
     for (size_t i = 0; i < COUNT; i++) {
         assert_expands(other, &archives[i], text, sizeof(text));
         free(archives[i].bytes);
@@ -478,7 +469,7 @@ static void a_pool_without_memories_says_how_to_get_one(void **state) {
         reef_config_fit(&f->config);
         if (strcmp(CASES[i].name, "seed") == 0) forget_memories(f);
         must(reef_pool_init(f->pool, &f->config, &why));
-        must(reef_store_open(&f->store, f->pool, &(reef_store_options){0}, &why));
+        f->store = pool_open(f->pool, false, false);
         assert_not_written(f->store, NULL, REEF_ERR_INVALID, CASES[i].words);
         lifelong_teardown((void **)&f);
     }

@@ -371,11 +371,10 @@ static char *edited(const char *part, const char *replacement) {
     char *json = reef_config_format(&config), *at = strstr(json, part);
     assert_non_null(at);
     size_t bytes = strlen(json) + strlen(replacement) + 1;
-    char *text = calloc(bytes, 1);
-    assert_non_null(text);
+    char *text = room(bytes);
     snprintf(text, bytes, "%.*s%s%s", (int)(at - json), json, replacement, at + strlen(part));
     free(json);
-    return keep(text);
+    return text;
 }
 
 static void assert_edit_fails(const char *part, const char *replacement, const char *words) {

@@ -101,8 +101,7 @@ static void search_all(const model_fixture *f, size_t row, size_t head, double *
     const float *x = f->acts.layers[0].norm2 + row * WIDTH;
     const float *query =
         f->acts.expert_tables[0][0].tape.query + (row * shape.head_count + head) * shape.d_key;
-    scored *all = calloc(N, sizeof(*all));
-    assert_non_null(all);
+    scored *all = room(N * sizeof(*all));
     for (uint32_t n = 0; n < N; n++) {
         uint32_t i, j;
         reef_expert_pair_of(n, &i, &j);
@@ -121,7 +120,6 @@ static void search_all(const model_fixture *f, size_t row, size_t head, double *
         if (!value) weight *= gelu_plain(dot(WIDTH, expert, x));
         for (size_t d = 0; d < WIDTH; d++) y[d] += weight * (double)expert[d + (value ? 0 : WIDTH)];
     }
-    free(all);
 }
 
 // After the one block, the residual stream is that before its FFW plus what the search gives.

@@ -41,10 +41,9 @@ static float random_float(void) { // -1 .. 1
 }
 
 static float *random_floats(size_t count) {
-    float *values = calloc(count, sizeof(*values));
-    assert_non_null(values);
+    float *values = room(count * sizeof(*values));
     for (size_t i = 0; i < count; i++) values[i] = random_float();
-    return keep(values);
+    return values;
 }
 
 static size_t least_of(size_t a, size_t b) {
@@ -52,9 +51,8 @@ static size_t least_of(size_t a, size_t b) {
 }
 
 static void *zeros(size_t count, size_t bytes) {
-    void *block = calloc(count, bytes);
-    assert_non_null(block);
-    return keep(block);
+    void *block = room(count * bytes);
+    return block;
 }
 
 static void fixture_init(fixture *f, size_t rows, size_t p_count, size_t d_model, size_t experts) {
@@ -115,7 +113,6 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     fixture_release(*state);
-    free(*state);
     return 0;
 }
 

@@ -62,8 +62,7 @@ static float *step_with(size_t threads, size_t *count) {
     for (uint32_t l = 0; l < 4; l++)
         *count +=
             generation->expert_tables[l].expert_count * generation->expert_tables[l].row_values;
-    float *all = calloc(*count, sizeof(*all)), *at = all;
-    assert_non_null(all);
+    float *all = room(*count * sizeof(*all)), *at = all;
     memcpy(at, generation->values, generation->value_count * sizeof(*at));
     at += generation->value_count;
     for (size_t i = 0; i < generation->tensor_count; i++)
@@ -104,8 +103,7 @@ static void later_bytes_change_no_earlier_logit(void **state) {
         model_fixture *f = small_model(NETS[i]);
         void *held = f;
         size_t T = f->config.context, row = REEF_VOCAB;
-        float *before = malloc(f->rows * row * sizeof(*before));
-        assert_non_null(before);
+        float *before = room(f->rows * row * sizeof(*before));
         f->batch.weight = NULL;
         reef_generation_fold(f->network.generations[0], &f->config);
         for (size_t from = 1; from < T; from++) {
@@ -127,7 +125,6 @@ static void later_bytes_change_no_earlier_logit(void **state) {
                 assert_memory_not_equal(before + end, f->acts.logits + end, row * sizeof(*before));
             }
         }
-        free(before);
         teardown(&held);
     }
 }
@@ -136,8 +133,7 @@ static void a_window_does_not_depend_on_its_neighbours(void **state) {
     model_fixture *f = small_model(NETS[2]);
     void *held = f;
     size_t T = f->config.context, row = T * REEF_VOCAB;
-    float *alone = malloc(row * sizeof(*alone));
-    assert_non_null(alone);
+    float *alone = room(row * sizeof(*alone));
     f->batch.weight = NULL;
     reef_generation_fold(f->network.generations[0], &f->config);
     forward(f, REEF_PASS_EVALUATE);
@@ -148,7 +144,6 @@ static void a_window_does_not_depend_on_its_neighbours(void **state) {
     memmove(f->tokens, f->tokens + T, T); // now it is the first
     forward(f, REEF_PASS_EVALUATE);
     assert_memory_equal(alone, f->acts.logits, row * sizeof(*alone));
-    free(alone);
     teardown(&held);
 }
 
@@ -158,8 +153,7 @@ static void opening_a_generation_changes_no_bit(void **state) {
     model_fixture *f = small_model(NETS[2]);
     void *held = f;
     size_t count = f->rows * REEF_VOCAB;
-    float *before = malloc(count * sizeof(*before));
-    assert_non_null(before);
+    float *before = room(count * sizeof(*before));
     f->batch.weight = NULL;
     reef_generation_fold(f->network.generations[0], &f->config);
     forward(f, REEF_PASS_EVALUATE);
@@ -174,7 +168,6 @@ static void opening_a_generation_changes_no_bit(void **state) {
     // A mixture is the first generation's alone.
     assert_non_null(reef_generation_find(f->network.generations[0], "block3.moe_threshold"));
     assert_null(reef_generation_find(f->network.generations[1], "block3.w_moe_router"));
-    free(before);
     teardown(&held);
 }
 

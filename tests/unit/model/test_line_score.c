@@ -55,17 +55,11 @@ static void rare_words_count_where_nothing_surprises(void **state) {
 
 static void words_are_counted_however_many_there_are(void **state) {
     enum { WORDS = 20000 };
-    size_t room = (size_t)WORDS * 16, used = 0;
-    char *text = malloc(room);
-    assert_non_null(text);
+    size_t used = 0;
+    char *text = room((size_t)WORDS * 16);
     // Word i is in one line of i % 3 + 1; named by letters, since words have no digits.
     for (int i = 0; i < WORDS; i++)
         for (int k = 0; k <= i % 3; k++) {
-            if (used + 16 > room) {
-                room *= 2;
-                text = realloc(text, room);
-                assert_non_null(text);
-            }
             for (int at = i, letters = 0; letters < 4; letters++, at /= 26)
                 text[used++] = (char)('a' + at % 26);
             text[used++] = '\n';
@@ -82,7 +76,6 @@ static void words_are_counted_however_many_there_are(void **state) {
     }
     reef_line_scorer_free(scorer);
     reef_line_scorer_free(NULL);
-    free(text);
 }
 
 TESTS(ALONE(a_line_scores_by_its_most_surprising_bytes),

@@ -37,8 +37,7 @@ static void a_token_is_corrected_by_the_generation_that_fires(void **state) {
     *state = small_model((const char *const[]){"batch_norm", "false", NULL});
     model_fixture *f = *state;
     size_t count = f->rows * REEF_VOCAB, T = f->config.context;
-    float *alone = malloc(count * sizeof(*alone));
-    assert_non_null(alone);
+    float *alone = room(count * sizeof(*alone));
     f->batch.weight = NULL;
     for (uint32_t g = 1; g < 3; g++) {
         add_open_generation(f);
@@ -63,7 +62,6 @@ static void a_token_is_corrected_by_the_generation_that_fires(void **state) {
     for (size_t t = 2; t < T; t++)
         assert_memory_not_equal(alone + t * REEF_VOCAB, f->acts.logits + t * REEF_VOCAB,
                                 REEF_VOCAB * sizeof(*alone));
-    free(alone);
     teardown(state);
 }
 
@@ -83,8 +81,7 @@ static void sealing_rounds_each_row_once(void **state) {
     model_fixture *f = *state;
     reef_generation *open = f->network.generations[0];
     size_t count = f->rows * REEF_VOCAB, values = open->expert_tables[0].expert_count * ROW;
-    float *expected = malloc(count * sizeof(*expected));
-    assert_non_null(expected);
+    float *expected = room(count * sizeof(*expected));
     f->batch.weight = NULL;
     reef_generation_fold(open, &f->config);
     forward(f, REEF_PASS_EVALUATE);
@@ -117,7 +114,6 @@ static void sealing_rounds_each_row_once(void **state) {
     forward(f, REEF_PASS_EVALUATE);
     // A row's sum is multiplied by its scale, and not each of its values.
     for (size_t j = 0; j < count; j++) assert_float_equal(f->acts.logits[j], expected[j], 1e-5f);
-    free(expected);
     teardown(state);
 }
 
@@ -145,7 +141,7 @@ static void rows_of_sealed_experts_are_read_as_floats(void **state) {
 static void opening_a_generation_changes_no_bit(void **state) {
     model_fixture *f = *state;
     size_t count = f->rows * REEF_VOCAB;
-    float *before = malloc(count * sizeof(*before));
+    float *before = room(count * sizeof(*before));
     f->batch.weight = NULL;
     reef_generation_fold(f->network.generations[0], &f->config);
     forward(f, REEF_PASS_EVALUATE);
@@ -160,13 +156,12 @@ static void opening_a_generation_changes_no_bit(void **state) {
         else
             assert_memory_equal(before, f->acts.logits, count * sizeof(*before));
     }
-    free(before);
 }
 
 static void a_silent_generation_touches_no_bit(void **state) {
     model_fixture *f = *state;
     size_t count = f->rows * REEF_VOCAB, T = f->config.context, row = T * REEF_VOCAB;
-    float *before = malloc(count * sizeof(*before));
+    float *before = room(count * sizeof(*before));
     f->batch.weight = NULL;
     add_open_generation(f);
     stir(f->network.generations[1], &f->config);
@@ -180,13 +175,12 @@ static void a_silent_generation_touches_no_bit(void **state) {
     assert_memory_equal(before, f->acts.logits, quiet * sizeof(*before));
     assert_memory_not_equal(before + quiet, f->acts.logits + quiet, REEF_VOCAB * sizeof(*before));
     assert_memory_equal(before + 2 * row, f->acts.logits + 2 * row, row * sizeof(*before));
-    free(before);
 }
 
 static void a_window_does_not_depend_on_its_neighbours(void **state) {
     model_fixture *f = *state;
     size_t row = (size_t)f->config.context * REEF_VOCAB;
-    float *alone = malloc(row * sizeof(*alone));
+    float *alone = room(row * sizeof(*alone));
     f->batch.weight = NULL;
     reef_generation_fold(f->network.generations[0], &f->config);
     forward(f, REEF_PASS_EVALUATE);
@@ -197,7 +191,6 @@ static void a_window_does_not_depend_on_its_neighbours(void **state) {
     memmove(f->tokens, f->tokens + f->config.context, f->config.context); // now it is the first
     forward(f, REEF_PASS_EVALUATE);
     assert_memory_equal(alone, f->acts.logits, row * sizeof(*alone));
-    free(alone);
 }
 
 static void growing_in_place_keeps_experts_and_their_ids(void **state) {

@@ -21,8 +21,7 @@ typedef struct two {
 static two *learned; // one that has learned, for tests that only read it
 
 static int setup(void **state) {
-    two *t = calloc(1, sizeof(*t));
-    assert_non_null(t);
+    two *t = room(sizeof(*t));
     lifelong_setup((void **)&t->a);
     lifelong_setup((void **)&t->b);
     t->a->config.side_new = 5;
@@ -37,7 +36,6 @@ static int teardown(void **state) {
     two *t = *state;
     if (t == learned || learned == NULL || t->a != learned->a) lifelong_teardown((void **)&t->a);
     lifelong_teardown((void **)&t->b);
-    free(t);
     return 0;
 }
 

@@ -269,8 +269,7 @@ static void forward_equals_the_plain_sum_in_double(void **state) {
 // it does.
 static void later_tokens_change_no_earlier_bit(void **state) {
     mixture m = make((reef_moe_shape){64, 32, 48, 4, 16}, 1, 9);
-    float *before = calloc(window_floats(&m), sizeof(*before));
-    assert_non_null(before);
+    float *before = room(window_floats(&m) * sizeof(*before));
     for (int choose = 0; choose < 2; choose++) {
         size_t peeked = 0;
         for (size_t t = 1; t < 64; t += 3) {
@@ -286,7 +285,6 @@ static void later_tokens_change_no_earlier_bit(void **state) {
         }
         assert_int_equal(peeked > 0, choose);
     }
-    free(before);
     release(&m);
 }
 
@@ -332,10 +330,8 @@ static void check(mixture *m, size_t count, float *values, const float *gradient
 }
 
 static float *copy_of(const float *values, size_t count) {
-    float *copy = malloc(count * sizeof(*copy));
-    assert_non_null(copy);
-    memcpy(copy, values, count * sizeof(*copy));
-    return keep(copy);
+    float *copy = copied(values, count * sizeof(*copy));
+    return copy;
 }
 
 static void backward_agrees_with_finite_differences(void **state) {

@@ -35,19 +35,17 @@ static float value_of_row(uint32_t id) {
 }
 
 static void write_file(int fd) {
-    float *block = calloc(1, BLOCK_BYTES);
-    assert_non_null(block);
+    float *block = room(BLOCK_BYTES);
     for (uint32_t b = 0; b < BLOCKS; b++) {
         for (uint32_t r = 0; r < ROWS_PER_BLOCK; r++)
             block[r * ROW_FLOATS] = value_of_row((BLOCKS - 1 - b) * ROWS_PER_BLOCK + r);
         assert_int_equal(write(fd, block, BLOCK_BYTES), BLOCK_BYTES);
     }
-    free(block);
     assert_int_equal(fsync(fd), 0);
 }
 
 static int setup(void **state) {
-    fixture *f = calloc(1, sizeof(*f));
+    fixture *f = room(sizeof(*f));
     char directory[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];
     temp_dir_new(directory);
     temp_dir_join(path, directory, "rows");
@@ -71,7 +69,6 @@ static int teardown(void **state) {
     fixture *f = *state;
     munmap(f->map, FILE_BYTES);
     close(f->fd);
-    free(f);
     return 0;
 }
 
@@ -173,8 +170,7 @@ static void what_lies_between_two_maps_stays(void **state) {
     fixture *f = *state;
     reef_row_prefetch *prefetch;
     const size_t hole = BLOCKS / 2 * BLOCK_BYTES;
-    uint8_t *at = (uint8_t *)f->map + hole, *copy = malloc(BLOCK_BYTES);
-    assert_non_null(copy);
+    uint8_t *at = (uint8_t *)f->map + hole, *copy = room(BLOCK_BYTES);
     memcpy(copy, at, BLOCK_BYTES);
     assert_true(mmap(at, BLOCK_BYTES, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
@@ -199,7 +195,6 @@ static void what_lies_between_two_maps_stays(void **state) {
     assert_true(wait_for(all_active_rows_are_in_memory, f));
     reef_row_prefetch_finish(prefetch);
     reef_row_prefetch_free(prefetch);
-    free(copy);
 }
 
 static void passes_follow_each_other_and_may_end_early(void **state) {

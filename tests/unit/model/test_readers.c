@@ -147,8 +147,7 @@ static void make_restorable(lifelong *f) {
     feed_kind(f, 1, PART, 3);
     must(reef_trainer_snapshot(f->trainer, "kept", NULL, &why));
     must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
-    reef_trainer_close(f->trainer);
-    f->trainer = NULL;
+    close_trainer(f);
 }
 
 static void go_back(lifelong *f) {
@@ -159,10 +158,9 @@ static void go_back(lifelong *f) {
 // Between the transaction that a model was loaded in, and the one in which its rows are found.
 static void generations_given_up_before_their_rows_are_found_are_reported(void **state) {
     lifelong *f = *state;
-    reef_store *store = NULL;
     reef_model *model = NULL;
     make_restorable(f);
-    must(reef_store_open(&store, f->pool, NULL, &why));
+    reef_store *store = pool_open(f->pool, false, false);
     reef_model_options little = {.threads = 1, .memory_bytes = 1 << 20};
     must(reef_model_open(&model, store, NULL, &little, &why));
     reef_residency_unpin(&model->residency);
@@ -176,13 +174,12 @@ static void generations_given_up_before_their_rows_are_found_are_reported(void *
 
 static void a_model_in_place_reports_when_its_generations_are_given_up(void **state) {
     lifelong *f = *state;
-    reef_store *store = NULL;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     float *logits = new_logits();
     make_restorable(f);
     lifelong_text(probe, sizeof(probe), 1, 99);
-    must(reef_store_open(&store, f->pool, NULL, &why));
+    reef_store *store = pool_open(f->pool, false, false);
     reef_model_options little = {.threads = 1, .memory_bytes = 1 << 20};
     must(reef_model_open(&model, store, NULL, &little, &why));
     must(reef_model_logits(model, probe, sizeof(probe), logits, &why));

@@ -70,12 +70,10 @@ static void write_text(uint8_t *out, size_t count, uint64_t seed, uint8_t first)
 
 static void feed(run *r, size_t steps, uint64_t seed, uint8_t first) {
     size_t count = steps * STEP_BYTES, taken;
-    uint8_t *bytes = malloc(count);
-    assert_non_null(bytes);
+    uint8_t *bytes = room(count);
     write_text(bytes, count, seed, first);
     must(reef_trainer_feed(r->trainer, "test", bytes, count, &taken, NULL, &why));
     assert_int_equal(taken, count);
-    free(bytes);
 }
 
 static void seal(run *r) {
@@ -161,8 +159,7 @@ static void logits_of(run *r, const char *as_of, uint64_t memory_bytes, float *l
 static void assert_evaluation_in_place(const char *dtype) {
     static const char *const states[] = {NULL, "0", "1", "2", "kept"};
     const size_t count = PROBE_BYTES * REEF_VOCAB;
-    float *expected = calloc(count, sizeof(*expected)), *logits = calloc(count, sizeof(*logits));
-    assert_true(expected != NULL && logits != NULL);
+    float *expected = room(count * sizeof(*expected)), *logits = room(count * sizeof(*logits));
     run r;
     make_run(&r, dtype, 0);
     train(&r);
@@ -172,8 +169,6 @@ static void assert_evaluation_in_place(const char *dtype) {
         assert_memory_equal(logits, expected, count * sizeof(*logits));
     }
     end_run(&r);
-    free(expected);
-    free(logits);
 }
 
 static void evaluation_in_place_gives_the_bits_of_a_copy(void **state) {
@@ -188,8 +183,7 @@ static void a_model_at_rest_holds_no_read(void **state) {
     reef_read_stat before, after;
     uint8_t probe[PROBE_BYTES];
     const size_t count = PROBE_BYTES * REEF_VOCAB;
-    float *expected = calloc(count, sizeof(*expected)), *logits = calloc(count, sizeof(*logits));
-    assert_true(expected != NULL && logits != NULL);
+    float *expected = room(count * sizeof(*expected)), *logits = room(count * sizeof(*logits));
     run r;
     make_run(&r, "int8", 0);
     train(&r);
@@ -207,8 +201,6 @@ static void a_model_at_rest_holds_no_read(void **state) {
     assert_memory_equal(logits, expected, count * sizeof(*logits));
     reef_model_close(model);
     end_run(&r);
-    free(expected);
-    free(logits);
 }
 
 // Pushed batches are in the journal once their commit is made, also if the rows in place are out of

@@ -95,8 +95,7 @@ static void the_root_hash_knows_nothing_of_windows(void **state) {
         assert_windows_add_up(f, 0);
         if (i == 0) first = last;
         assert_memory_equal(last.root, first.root, REEF_HASH_BYTES);
-        close_pool(f);
-        temp_dir_remove(f->pool);
+        remove_pool(f);
     }
 }
 

@@ -28,12 +28,11 @@ typedef struct fixture {
 } fixture;
 
 static int set_up(void **state) {
-    *state = calloc(1, sizeof(fixture));
+    *state = room(sizeof(fixture));
     return *state == NULL ? -1 : 0;
 }
 
 static int tear_down(void **state) {
-    free(*state);
     return 0;
 }
 

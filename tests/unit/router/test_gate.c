@@ -111,8 +111,7 @@ static void fixture_release(fixture *f) {
 }
 
 static int setup(void **state) {
-    fixture *f = calloc(1, sizeof(*f));
-    assert_non_null(f);
+    fixture *f = room(sizeof(*f));
     fixture_init(f, synthetic(1, 11, 64 * KIB), synthetic(2, 12, 24 * KIB), 64 * KIB, 24 * KIB);
     *state = f;
     return 0;
@@ -120,17 +119,15 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     fixture_release(*state);
-    free(*state);
     return 0;
 }
 
 static float *margins_of(const reef_gate *gate, const text *t) {
     reef_gate_state state;
-    float *margins = calloc(t->size, sizeof(*margins));
-    assert_non_null(margins);
+    float *margins = room(t->size * sizeof(*margins));
     reef_gate_reset(gate, &state);
     reef_gate_score(gate, &state, t->size, t->bytes, margins);
-    return keep(margins);
+    return margins;
 }
 
 // Share of the tokens after the first `skip` of a stream that fire.
@@ -196,7 +193,7 @@ static void margins_equal_the_plain_definition(void **state) {
 static void how_a_stream_is_cut_does_not_change_one_bit(void **state) {
     fixture *f = *state;
     fixture_train(f);
-    float *whole = margins_of(&f->gate, &f->new), *cut = calloc(f->new.size, sizeof(*cut));
+    float *whole = margins_of(&f->gate, &f->new), *cut = room(f->new.size * sizeof(*cut));
     reef_gate_state carried;
     reef_gate_reset(&f->gate, &carried);
     for (size_t at = 0; at < f->new.size;) {
@@ -210,7 +207,6 @@ static void how_a_stream_is_cut_does_not_change_one_bit(void **state) {
     reef_gate_reset(&f->gate, &carried); // and a reset forgets all of it
     reef_gate_score(&f->gate, &carried, f->new.size, f->new.bytes, cut);
     assert_memory_equal(whole, cut, f->new.size * sizeof(*whole));
-    free(cut);
 }
 
 // ---- training -----------------------------------------------------------------------------------
@@ -219,9 +215,7 @@ static void training_depends_on_nothing_but_its_arguments(void **state) {
     fixture *f = *state;
     fixture_train(f);
     size_t bytes = REEF_GATE_WEIGHTS * sizeof(float);
-    float *weights = malloc(bytes);
-    assert_non_null(weights);
-    memcpy(weights, f->gate.weights, bytes);
+    float *weights = copied(f->gate.weights, bytes);
     reef_gate first = f->gate;
     reef_gate_fit fit = f->fit;
 
@@ -237,7 +231,6 @@ static void training_depends_on_nothing_but_its_arguments(void **state) {
     assert_memory_equal(&first, &f->gate, sizeof(first));
     assert_memory_equal(&fit, &f->fit, sizeof(fit));
     windows_release(&other);
-    free(weights);
 }
 
 static void weights_of_unseen_n_grams_stay_zero(void **state) {

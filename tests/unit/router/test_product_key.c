@@ -26,8 +26,7 @@ typedef struct fixture {
 } fixture;
 
 static int set_up(void **state) {
-    fixture *f = calloc(1, sizeof(*f));
-    if (f == NULL) return -1;
+    fixture *f = room(sizeof(*f));
     f->lists = (pair_lists){
         .score_a = f->top_a,
         .score_b = f->top_b,
@@ -43,7 +42,6 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    free(*state);
     return 0;
 }
 
@@ -76,8 +74,7 @@ static void assert_equals_exhaustive(fixture *f, size_t side, size_t topk) {
 
 static void ids_are_a_bijection_for_every_side(void **state) {
     for (uint32_t side = 1; side <= 70; side++) {
-        uint8_t *seen = calloc(side, side);
-        assert_non_null(seen);
+        uint8_t *seen = room(side * side);
         for (uint32_t i = 0; i < side; i++) {
             for (uint32_t j = 0; j < side; j++) {
                 reef_expert_id id = reef_expert_id_of(i, j);
@@ -89,7 +86,6 @@ static void ids_are_a_bijection_for_every_side(void **state) {
                 assert_int_equal(j_back, j);
             }
         }
-        free(seen);
     }
 }
 

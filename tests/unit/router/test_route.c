@@ -145,9 +145,8 @@ static reef_router_shape odd_with(reef_router_score score, bool batch_norm) {
 // than the worst one chosen.
 static void assert_agrees_with_plain(router *r, plain_norm norm) {
     const size_t H = r->shape.head_count, K = r->shape.topk;
-    double *gate = calloc(r->gates, sizeof(*gate));
-    double *query = calloc(r->rows * r->width, sizeof(*query));
-    assert_true(gate != NULL && query != NULL);
+    double *gate = room(r->gates * sizeof(*gate));
+    double *query = room(r->rows * r->width * sizeof(*query));
     plain_gate(&r->shape, &r->params, norm, r->rows, r->x, r->tape.index_a, r->tape.index_b, gate);
     plain_queries(&r->shape, &r->params, norm, r->rows, r->x, query);
     for (size_t n = 0; n < r->rows * H; n++) {
@@ -167,8 +166,6 @@ static void assert_agrees_with_plain(router *r, plain_norm norm) {
                 better += plain_score(&r->shape, &r->params, q, n % H, i, j) > worst + 1e-5;
         assert_true(better < K);
     }
-    free(query);
-    free(gate);
 }
 
 static const size_t some_sides[][3] = {{1, 1, 2},   {3, 3, 4},    {5, 3, 6},   {8, 8, 8},
@@ -249,9 +246,8 @@ static void check_exact_retrieval(size_t side, size_t rows, uint64_t seed) {
     assert_non_null(tapes[0].query);
 
     const size_t half = r.shape.d_key / 2, row = reef_router_key_row(&r.shape);
-    float *scores = calloc(2 * side, sizeof(*scores));
-    scored_pair *pairs = calloc(side * side, sizeof(*pairs));
-    assert_true(scores != NULL && pairs != NULL);
+    float *scores = room(2 * side * sizeof(*scores));
+    scored_pair *pairs = room(side * side * sizeof(*pairs));
     for (size_t n = 0; n < rows * r.shape.head_count; n++) {
         const float *q = tapes[0].query + n * r.shape.d_key;
         const size_t table = n % reef_router_tables(&r.shape) * half;
@@ -272,8 +268,6 @@ static void check_exact_retrieval(size_t side, size_t rows, uint64_t seed) {
             }
         }
     }
-    free(pairs);
-    free(scores);
     for (size_t t = 0; t < TOPKS; t++) reef_router_tape_release(&tapes[t]);
     release(&r);
 }
@@ -321,10 +315,9 @@ static void check_first_pass(
     router r = make(shape, rows, rows / 2, seed);
     dress(&r, how, &seed);
     const size_t gates = r.gates;
-    reef_expert_id *indices = malloc(gates * sizeof(*indices));
-    float *gate = malloc(gates * sizeof(*gate));
-    uint16_t *index = malloc(2 * gates * sizeof(*index));
-    assert_true(indices != NULL && gate != NULL && index != NULL);
+    reef_expert_id *indices = room(gates * sizeof(*indices));
+    float *gate = room(gates * sizeof(*gate));
+    uint16_t *index = room(2 * gates * sizeof(*index));
     *made += r.tape.coarse != NULL;
     for (int mode = 0; mode < 2; mode++) { // all scores come first
         r.tape.score_all = true;
@@ -340,9 +333,6 @@ static void check_first_pass(
         assert_memory_equal(index, r.tape.index_a, gates * sizeof(*index));
         assert_memory_equal(index + gates, r.tape.index_b, gates * sizeof(*index));
     }
-    free(index);
-    free(gate);
-    free(indices);
     release(&r);
 }
 
@@ -464,12 +454,9 @@ static void assert_gradient(
     double error = gradcheck_error_max(D, x, d_x, 1e-3f, router_loss, c);
     if (!(error < 1e-4)) fail_msg("gradient of %s is off by %g", name, error);
     // And a gradient that is nearly right is noticed.
-    float *spoilt = malloc(D * sizeof(*spoilt));
-    assert_non_null(spoilt);
-    memcpy(spoilt, d_x, D * sizeof(*spoilt));
+    float *spoilt = copied(d_x, D * sizeof(*spoilt));
     spoilt[D / 2] += 0.01f;
     assert_false(gradcheck_error_max(D, x, spoilt, 1e-3f, router_loss, c) < 1e-4);
-    free(spoilt);
 }
 
 static void check_gradients(router *r, loss_context *c) {
@@ -556,16 +543,13 @@ static void backward_accumulates(void **state) {
     forward(&r, REEF_ROUTER_TRAIN, NULL);
     clear_grads(&r);
     backward(&r, REEF_ROUTER_TRAIN, NULL, &r.grads);
-    float *once = malloc(r.block_floats * sizeof(*once));
-    assert_non_null(once);
-    memcpy(once, r.block, r.block_floats * sizeof(*once));
+    float *once = copied(r.block, r.block_floats * sizeof(*once));
     backward(&r, REEF_ROUTER_TRAIN, NULL, &r.grads);
     const float *first = r.grads.w_query;
     for (size_t n = (size_t)(first - r.block); r.block + n < r.x; n++)
         assert_true(fabsf(r.block[n] - 2 * once[n]) < 1e-5f * (1 + fabsf(once[n])));
     for (size_t n = (size_t)(r.d_x - r.block); r.block + n < r.d_gate; n++)
         assert_true(fabsf(r.block[n] - 2 * once[n]) < 1e-5f * (1 + fabsf(once[n])));
-    free(once);
     release(&r);
 }
 
@@ -575,8 +559,7 @@ static void a_shorter_last_piece_has_the_gradients_of_whole_ones(void **state) {
     reef_router_tape tape = r.tape, whole;
     r.rows = 18;
     assert_int_equal(reef_router_tape_init(&whole, &r.shape, 18, 9, true, NULL), REEF_OK);
-    float *cut = malloc(r.block_floats * sizeof(*cut));
-    assert_non_null(cut);
+    float *cut = room(r.block_floats * sizeof(*cut));
     clear_grads(&r);
     forward(&r, REEF_ROUTER_TRAIN, NULL);
     backward(&r, REEF_ROUTER_TRAIN, NULL, &r.grads);
@@ -589,7 +572,6 @@ static void a_shorter_last_piece_has_the_gradients_of_whole_ones(void **state) {
         assert_true(fabsf(r.block[n] - cut[n]) < 1e-5f * (1 + fabsf(cut[n])));
     r.tape = tape;
     reef_router_tape_release(&whole);
-    free(cut);
     release(&r);
 }
 
@@ -639,8 +621,7 @@ static float *run_with_threads(reef_router_score score, size_t threads, size_t *
     reef_router_update_stats(&r.shape, &r.params, &r.tape, 0.1f);
 
     *count = r.block_floats + 2 * r.gates;
-    float *all = malloc(*count * sizeof(*all));
-    assert_non_null(all);
+    float *all = room(*count * sizeof(*all));
     memcpy(all, r.block, r.block_floats * sizeof(*all));
     memcpy(all + r.block_floats, r.tape.gate, r.gates * sizeof(*all));
     memcpy(all + r.block_floats + r.gates, r.tape.indices, r.gates * sizeof(*all));

@@ -21,8 +21,7 @@ typedef struct copies {
 } copies;
 
 static int setup(void **state) {
-    copies *c = calloc(1, sizeof(*c));
-    assert_non_null(c);
+    copies *c = room(sizeof(*c));
     assert_int_equal(pool_setup((void **)&c->pool), 0);
     temp_dir_join(c->to, c->pool->directory, "copy");
     *state = c;
@@ -32,7 +31,6 @@ static int setup(void **state) {
 static int teardown(void **state) {
     copies *c = *state;
     assert_int_equal(pool_teardown((void **)&c->pool), 0);
-    free(c);
     return 0;
 }
 
@@ -244,8 +242,7 @@ static void damage_sum(const char *pool) {
         found++;
     }
     assert_true(found > 0);
-    data_file_save(pool, &file, file.bytes);
-    free(file.data);
+    data_file_replace(pool, &file);
 }
 
 static void what_does_not_have_its_root_is_no_copy(void **state) {

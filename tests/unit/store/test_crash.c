@@ -137,8 +137,7 @@ static void a_commit_is_whole_or_absent_after_a_kill(void **state) {
     static uint8_t payload[RECORD_BYTES_MAX];
     uint64_t random = 8;
     uint64_t before = 0;
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t told = run_and_kill(f->path, draw_int(&random, 0, 15000));
         f->store = pool_open(f->path, false, true); // the dead writer's lock is gone
@@ -147,8 +146,7 @@ static void a_commit_is_whole_or_absent_after_a_kill(void **state) {
         assert_true(number > before);
         before = number;
         pool_check(f->store);
-        reef_store_close(f->store);
-        f->store = NULL;
+        pool_close(f);
     }
     f->store = pool_open(f->path, false, true);
 }
@@ -235,8 +233,7 @@ static bool disk_mount(pool_fixture *f) {
 }
 
 static int disk_setup(void **state) {
-    pool_fixture *f = calloc(1, sizeof(*f));
-    assert_non_null(f);
+    pool_fixture *f = room(sizeof(*f));
     temp_dir_new(f->directory);
     temp_dir_join(f->path, f->directory, "pool");
     if (disk_mount(f)) f->store = pool_open(f->path, true, true);
@@ -250,7 +247,6 @@ static int disk_teardown(void **state) {
     reef_store_close(f->store);
     if (mounted) (void)umount2(f->directory, MNT_DETACH);
     temp_dir_remove(f->directory);
-    free(f);
     return 0;
 }
 
@@ -341,8 +337,7 @@ static void a_pool_on_a_full_disk_opens(void **state) {
     assert_int_equal(assert_history(f->store, payload), 1);
     pool_check(f->store);
     // Without LMDB's lock file, which it would fill through a map: an error, and no SIGBUS.
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     temp_dir_join(file, f->path, "lock.mdb");
     unlink(file);
     filler_write(f, 0);

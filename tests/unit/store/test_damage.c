@@ -106,15 +106,13 @@ static void flipped_bits_are_found(
         view_must_find(f->path, key, text);
         check_must_find(f->path, text);
     }
-    data_file_save(f->path, &file, file.bytes);
-    free(file.data);
+    data_file_replace(f->path, &file);
 }
 
 static void a_flipped_bit_is_found_and_the_record_named(void **state) {
     pool_fixture *f = *state;
     fill_pool(f->store, 77);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     flipped_bits_are_found(f, &large_key, 77, LARGE_BYTES, LARGE_TEXT);
     flipped_bits_are_found(f, &small_key, 78, SMALL_BYTES, SMALL_TEXT);
     f->store = pool_open(f->path, false, true);
@@ -125,8 +123,7 @@ static void writing_the_content_again_mends_a_damaged_record(void **state) {
     pool_fixture *f = *state;
     uint8_t payload[LARGE_BYTES];
     fill_pool(f->store, 77);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     fill(payload, sizeof(payload), 77);
     data_bytes file = data_file_load(f->path);
     flip(f->path, &file, payload, 5000, 3);
@@ -188,8 +185,7 @@ static void a_stale_record_is_found_through_sums(void **state) {
     pool_put(txn, &large_key, payload, LARGE_BYTES);
     pool_commit(txn, 2);
     pool_check(f->store);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
 
     raw = raw_begin(f->path, "experts"); // as if the write of commit 2 had been lost
     assert_int_equal(mdb_put(raw.txn, raw.dbi, &key, &old, 0), 0);
@@ -204,8 +200,7 @@ static void a_lost_record_is_found_through_sums(void **state) {
     reef_key_bytes encoded;
     MDB_val key = raw_key(&encoded, &small_key);
     fill_pool(f->store, 77);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     raw_pool raw = raw_begin(f->path, "tensors");
     assert_int_equal(mdb_del(raw.txn, raw.dbi, &key, NULL), 0);
     raw_end(&raw);
@@ -239,8 +234,7 @@ static void a_record_lost_with_its_sum_is_found_through_the_roots(void **state) 
     pool_open_generation(txn, 1);
     pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS, .generation = 1}, "flags", 5);
     pool_commit(txn, 2);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     const reef_key of_copy = {
         .db = REEF_DB_EXPERTS, .generation = snapshot.copy, .layer = 1, .block = 2};
     delete_with_sum(f->path, "experts", &of_copy);
@@ -261,8 +255,7 @@ static void the_check_goes_on_after_damage(void **state) {
     damage_log log = {0};
     fill_pool(f->store, 77);
     whole = pool_check(f->store);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     raw_pool raw = raw_begin(f->path, "flags");
     for (uint32_t i = 0; i < 30; i += 3) {
         reef_key_bytes encoded;
@@ -302,8 +295,7 @@ static void a_file_truncated_under_the_map_costs_the_child_only(void **state) {
     pool_fixture *f = *state;
     reef_check_report report;
     fill_pool(f->store, 77);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     must_fail(reef_verify_in_child(f->path, truncate_while_mapped, &plain, &report, &why),
               REEF_ERR_CORRUPT, "SIGBUS");
     must_fail(reef_store_verify(f->path, NULL, &report, &why), REEF_ERR_CORRUPT, "truncated");
@@ -357,8 +349,7 @@ static void every_broken_page_gets_an_answer(void **state) {
     uint64_t random = 11;
     int answered = 0;
     fill_pool(f->store, 77);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     data_bytes file = data_file_load(f->path);
     data_bytes broken = {.data = malloc(file.bytes), .bytes = file.bytes};
     assert_non_null(broken.data);

@@ -423,8 +423,7 @@ static void a_process_that_dies_before_the_commit_has_journalled_nothing(void **
     pool_fixture *f = *state;
 #ifdef REEF_FAIL_POINTS
     push(f->store, "a", "first\n");
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     pid_t child = fork();
     if (child == 0) {
         reef_store *store = NULL;

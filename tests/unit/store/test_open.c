@@ -42,8 +42,7 @@ static void write_file(const char *path, const void *data, size_t bytes) {
 }
 
 static int directory_setup(void **state) {
-    pool_fixture *f = calloc(1, sizeof(*f));
-    assert_non_null(f);
+    pool_fixture *f = room(sizeof(*f));
     temp_dir_new(f->directory);
     temp_dir_join(f->path, f->directory, "pool");
     *state = f;
@@ -442,8 +441,7 @@ static void a_tree_with_other_flags_is_corrupt(void **state) {
                                 : "what the list of databases says of flags is damaged");
             file.data[at] ^= (uint8_t)(1 << bit % 8);
         }
-    data_file_save(f->path, &file, file.bytes);
-    free(file.data);
+    data_file_replace(f->path, &file);
     reef_store_close(pool_open(f->path, false, true));
 }
 
@@ -473,8 +471,7 @@ static void a_database_with_a_damaged_name_is_corrupt(void **state) {
             file.data[at + bit / 8] ^= (uint8_t)(1 << bit % 8);
         }
     }
-    data_file_save(f->path, &file, file.bytes);
-    free(file.data);
+    data_file_replace(f->path, &file);
     reef_store_close(pool_open(f->path, false, true));
 }
 
@@ -605,9 +602,8 @@ static void a_truncated_file_is_corrupt_at_every_length(void **state) {
 static void unwritten_free_pages_at_the_end_are_no_truncation(void **state) {
     pool_fixture *f = *state;
     enum { BYTES = 1 << 20 };
-    uint8_t *payload = calloc(1, BYTES);
+    uint8_t *payload = room(BYTES);
     MDB_envinfo info;
-    assert_non_null(payload);
     make_pool(f->path, 10);
     reef_store *store = pool_open(f->path, false, true);
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
@@ -627,7 +623,6 @@ static void unwritten_free_pages_at_the_end_are_no_truncation(void **state) {
     data_file_save(f->path, &file, file.bytes / 2); // without pages that are in use
     must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "is truncated");
     free(file.data);
-    free(payload);
 }
 
 static reef_status only_open(const char *path,

@@ -116,8 +116,7 @@ static data_bytes make_file(pool_fixture *f) {
         pool_commit(txn, step);
     }
     pool_check(f->store);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     return data_file_load(f->path);
 }
 
@@ -305,8 +304,7 @@ static void a_check_beside_a_writer_blames_nothing(void **state) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
     uint64_t first = pool_commit(txn, 1).number, last = first;
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     pid_t writer = fork();
     if (writer == 0) change_for_ever(f->path);
     assert_true(writer > 0);

@@ -144,8 +144,7 @@ static void payloads_of_all_types_and_sizes_come_back(void **state) {
                                    REEF_BLOCK_BYTES_MAX,
                                    1 << 20};
     enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
-    uint8_t *payload = malloc(1 << 20);
-    assert_non_null(payload);
+    uint8_t *payload = room(1 << 20);
     for (int dtype = REEF_BYTES; dtype <= REEF_JSON; dtype++) {
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
         for (uint32_t i = 0; i < SIZES; i++) {
@@ -173,7 +172,6 @@ static void payloads_of_all_types_and_sizes_come_back(void **state) {
     }
     reef_txn_abort(txn);
     pool_check(f->store);
-    free(payload);
 }
 
 static void records_are_located_without_being_read(void **state) {

@@ -148,16 +148,14 @@ static void damage_of_a_sealed_record_is_named_and_the_pass_goes_on(void **state
     findings found;
     reef_scrub scrub = {0};
     make_pool(f);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     fill(payload, sizeof(payload), 1000 + 3); // generation 1, block 3: rows, flags and memory
     data_bytes file = data_file_load(f->path);
     size_t flipped = 0;
     for (size_t at = 0; (at = data_file_find(&file, at, payload, 32)) != SIZE_MAX; at++, flipped++)
         file.data[at + 20] ^= 2;
     assert_true(flipped >= 3);
-    data_file_save(f->path, &file, file.bytes);
-    free(file.data);
+    data_file_replace(f->path, &file);
     f->store = pool_open(f->path, false, true);
     pass(f->store, &scrub, 100000, &found);
     assert_int_equal(found.count, 3);
@@ -176,8 +174,7 @@ static void sum_replace(pool_fixture *f, const void *entry, size_t bytes) {
     MDB_dbi dbi;
     must(reef_key_encode(&(reef_key){.db = REEF_DB_FLAGS, .block = 3}, &encoded, &why));
     memcpy(name + 1, encoded.data, encoded.bytes);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     MDB_val key = {.mv_size = 1 + encoded.bytes, .mv_data = name};
     MDB_val value = {.mv_size = bytes, .mv_data = (void *)(uintptr_t)entry};
     assert_int_equal(mdb_env_create(&env), 0);

@@ -58,9 +58,8 @@ static void divide_to(fixture *f, const char *to) {
 }
 
 static int setup(void **state) {
-    fixture *f = calloc(1, sizeof(*f));
+    fixture *f = room(sizeof(*f));
     void *whole;
-    assert_non_null(f);
     (void)pool_setup(&whole);
     f->whole = whole;
     fill_pool(f->whole->store);
@@ -74,7 +73,6 @@ static int teardown(void **state) {
     fixture *f = *state;
     void *whole = f->whole;
     (void)pool_teardown(&whole);
-    free(f);
     return 0;
 }
 

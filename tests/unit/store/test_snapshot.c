@@ -400,8 +400,7 @@ static void several_go_in_one_transaction_or_none(void **state) {
 // ---- damaged ------------------------------------------------------------------------------------
 
 static void damage_snapshot(pool_fixture *f, const char *name) {
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     record_damage(f->path, &(reef_key){.db = REEF_DB_SNAPSHOTS, .name = name});
     f->store = pool_open(f->path, false, true);
 }
@@ -508,8 +507,7 @@ static void without_the_last_generations_record_only_a_restore_writes(void **sta
     restoring in_place = {.name = "early", .keep_as = "before"}, elsewhere = {.name = "early"};
     restoring missing = {.name = "missing"};
     reef_commit early = make_history(f->store);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     record_damage(f->path, &(reef_key){.db = REEF_DB_GENERATIONS, .generation = 3});
     f->store = pool_open(f->path, false, true);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -589,8 +587,7 @@ static bool restore_and_kill(const char *path, const char *to, restoring r, long
 static void killed_on_the_way_there_is_no_half_pool(void **state) {
     pool_fixture *f = *state;
     reef_commit early = make_history(f->store);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     int killed = 0, whole = 0;
     long pause = 200;
     for (int i = 0; i < KILLS; i++) {
@@ -626,8 +623,7 @@ static void killed_in_place_the_pool_is_as_before_or_restored(void **state) {
     long pause = 200;
     for (int i = 0; i < KILLS; i++) {
         reef_commit last;
-        reef_store_close(f->store);
-        f->store = NULL;
+        pool_close(f);
         const restoring back = {.name = "early", .keep_as = "before"};
         bool was = restore_and_kill(f->path, NULL, back, pause);
         killed += was;

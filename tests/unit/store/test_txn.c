@@ -164,10 +164,9 @@ static void a_random_history_equals_a_plain_array(void **state) {
     enum { TRANSACTIONS = 120 };
     static model committed;
     static model working;
-    uint8_t *payload = malloc(70000);
+    uint8_t *payload = room(70000);
     uint64_t random = 42;
     uint64_t commits = 1;
-    assert_non_null(payload);
     memset(&committed, 0, sizeof(committed));
     pool_commit(pool_begin(f->store, REEF_TXN_WRITE), 0);
     for (int i = 0; i < TRANSACTIONS; i++) {
@@ -189,7 +188,6 @@ static void a_random_history_equals_a_plain_array(void **state) {
         assert_scans_agree(txn, &committed);
         reef_txn_abort(txn);
     }
-    free(payload);
 }
 
 // ---- commits ------------------------------------------------------------------------------------
@@ -312,9 +310,7 @@ static void a_forked_child_does_not_keep_the_writer_lock(void **state) {
         _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1); // lives until the parent has asserted, or died
     }
     close(ends[0]);
-    reef_store_close(f->store);
-    f->store = NULL;
-    f->store = pool_open(f->path, false, true);
+    pool_reopen(f);
     close(ends[1]);
     assert_int_equal(exit_code_of(child), 0);
     reef_txn_abort(pool_begin(f->store, REEF_TXN_WRITE));
@@ -516,12 +512,10 @@ static int child_follows_map(const char *path, int go) {
 static void a_full_map_is_reported_and_larger_the_next_time(void **state) {
     pool_fixture *f = *state;
     enum { BYTES = 300000, RECORDS = 30 };
-    uint8_t *payload = calloc(1, BYTES);
+    uint8_t *payload = room(BYTES);
     int go[2];
     int full = 0;
-    assert_non_null(payload);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     must(reef_store_open(&f->store, f->path,
                          &(reef_store_options){.write = true, .map_bytes = 1 << 20}, &why));
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -564,7 +558,6 @@ static void a_full_map_is_reported_and_larger_the_next_time(void **state) {
     pool_check(f->store);
     close(go[0]);
     close(go[1]);
-    free(payload);
 }
 
 #define ADDRESS_SPACE_LIMIT (UINT64_C(8) << 30) // less than the 64 GiB that a pool asks for

@@ -167,8 +167,7 @@ static void numbers_of_every_size_come_back(void **state) {
     static const uint64_t numbers[] = {
         1, 127, 128, 16383, 16384, UINT64_C(1) << 35, UINT64_MAX, 0, UINT64_C(1) << 63, UINT32_MAX};
     reef_usage_use uses[10];
-    uint64_t *sums = calloc(MANY, 16);
-    assert_non_null(sums);
+    uint64_t *sums = room(MANY * 16);
     for (size_t i = 0; i < 10; i++)
         uses[i] =
             (reef_usage_use){.expert = ids[i], .count = numbers[i], .score = numbers[(i + 3) % 10]};
@@ -184,7 +183,6 @@ static void numbers_of_every_size_come_back(void **state) {
         assert_true(sums[2 * (size_t)ids[i]] == uses[i].count);
         assert_true(sums[2 * (size_t)ids[i] + 1] == uses[i].score);
     }
-    free(sums);
     pool_check(f->store);
 }
 
@@ -355,8 +353,7 @@ static void expect_history(reef_store *store, const history *h, uint64_t first, 
 
 static void sums_are_those_of_a_plain_list_whatever_was_compacted_when(void **state) {
     pool_fixture *f = *state;
-    history *h = calloc(1, sizeof(*h));
-    assert_non_null(h);
+    history *h = room(sizeof(*h));
     uint64_t draw = 11, now = START, dropped = 0;
     for (uint64_t n = 0; n < 400; n++) {
         // Mostly minutes pass, sometimes days, sometimes the clock goes back by up to two hours.
@@ -392,7 +389,6 @@ static void sums_are_those_of_a_plain_list_whatever_was_compacted_when(void **st
     expect_history(f->store, h, START, now + DAY);
     assert_true(dropped > 0); // the walk was long enough for days to end
     pool_check(f->store);
-    free(h);
 }
 
 // ---- bounded space, bounded steps ---------------------------------------------------------------
@@ -425,9 +421,8 @@ static void a_day_that_was_begun_early_reaches_as_far_as_it_does(void **state) {
 static void space_is_bounded_when_every_expert_is_used(void **state) {
     pool_fixture *f = *state;
     enum { ALL = REEF_USAGE_SEGMENT };
-    reef_usage_use *uses = calloc(ALL, sizeof(*uses));
-    uint64_t *sums = calloc(ALL, 16);
-    assert_true(uses != NULL && sums != NULL);
+    reef_usage_use *uses = room(ALL * sizeof(*uses));
+    uint64_t *sums = room(ALL * 16);
     for (uint32_t i = 0; i < ALL; i++)
         uses[i] = (reef_usage_use){.expert = i, .count = 1 + i % 200, .score = 100000 + i};
     for (uint64_t n = 0; n < 60; n++) { // within one hour, so that age alone merges nothing
@@ -445,15 +440,12 @@ static void space_is_bounded_when_every_expert_is_used(void **state) {
         assert_true(sums[2 * (size_t)i] == 60 * uses[i].count);
         assert_true(sums[2 * (size_t)i + 1] == 60 * uses[i].score);
     }
-    free(uses);
-    free(sums);
 }
 
 static void days_beyond_their_bytes_go_as_a_whole(void **state) {
     pool_fixture *f = *state;
     enum { LAYERS = 3, DAYS_PUT = 16 };
-    reef_usage_use *uses = calloc(REEF_USAGE_SEGMENT, sizeof(*uses));
-    assert_non_null(uses);
+    reef_usage_use *uses = room(REEF_USAGE_SEGMENT * sizeof(*uses));
     for (uint32_t i = 0; i < REEF_USAGE_SEGMENT; i++)
         uses[i] = (reef_usage_use){.expert = i, .count = 1 + i, .score = UINT64_C(1) << 40};
     for (uint64_t day = 0; day < DAYS_PUT; day++) { // some 2 MiB a day
@@ -468,7 +460,6 @@ static void days_beyond_their_bytes_go_as_a_whole(void **state) {
     assert_true(days.bytes <= reef_usage_bytes_max(REEF_USAGE_DAYS, 0));
     assert_int_equal(days.records, LAYERS * days.windows);
     assert_true(days.first_ms == START + (DAYS_PUT - days.windows) * DAY); // the oldest went
-    free(uses);
 }
 
 static void steps_are_small_and_many(void **state) {
@@ -548,14 +539,12 @@ static void sums_survive_kills_at_any_moment(void **state) {
     pool_fixture *f = *state;
     enum { COUNT = 8192 };
     reef_usage_use uses[COUNT];
-    uint64_t *sums = calloc((size_t)8 * COUNT, 16);
+    uint64_t *sums = room((size_t)8 * COUNT * 16);
     bool finished = false;
-    assert_non_null(sums);
     for (uint32_t i = 0; i < COUNT; i++)
         uses[i] = (reef_usage_use){.expert = 8 * i, .count = 2, .score = UINT64_C(1) << 30};
     for (uint64_t n = 0; n < 90; n++) add(f->store, uses, COUNT, START + n * HOUR / 2);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     for (long us = 500; !finished; us += us / 2) { // at last it gets through
         int how = 0;
         pid_t child = fork();
@@ -573,12 +562,10 @@ static void sums_survive_kills_at_any_moment(void **state) {
             assert_true(sums[2 * i + 1] == (i % 8 == 0 ? UINT64_C(90) << 30 : 0));
         }
         pool_check(f->store);
-        reef_store_close(f->store);
-        f->store = NULL;
+        pool_close(f);
     }
     f->store = pool_open(f->path, false, true);
     assert_levels(f->store, 0, 0, 2);
-    free(sums);
 }
 
 // ---- generations, damage, mistakes --------------------------------------------------------------
@@ -620,14 +607,12 @@ static void a_damaged_total_is_mended_and_its_delta_left_out(void **state) {
     use(&t, 3, 2, mark);
     use(&t, 100, 1, 1);
     put_totals(f->store, &t, START, 1);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     data_bytes file = data_file_load(f->path);
     // The mark itself stands in the total only: a delta holds it seven bits a byte.
     for (size_t at = 0; (at = data_file_find(&file, at, &mark, sizeof(mark))) != SIZE_MAX; at++)
         file.data[at] ^= 1;
-    data_file_save(f->path, &file, file.bytes);
-    free(file.data);
+    data_file_replace(f->path, &file);
     f->store = pool_open(f->path, false, true);
     use(&t, 3, 5, 5);
     use(&t, 100, 4, 4);

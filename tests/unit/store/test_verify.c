@@ -79,8 +79,7 @@ static void make_pool(pool_fixture *f) {
     put_filled(txn, &changed_key, LARGE, 99);
     must(reef_timeline_append(txn, "{\"event\": \"test\"}", &why));
     pool_commit(txn, 3);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
 }
 
 typedef struct findings {
@@ -122,8 +121,7 @@ static size_t flip(const pool_fixture *f, uint64_t seed, ptrdiff_t byte, uint32_
         file.data[(ptrdiff_t)at + byte] ^= 16;
         flipped++;
     }
-    data_file_save(f->path, &file, file.bytes);
-    free(file.data);
+    data_file_replace(f->path, &file);
     return flipped;
 }
 
@@ -215,8 +213,7 @@ static void every_flipped_bit_that_a_reader_can_meet_is_found(void **state) {
                      round, at % PAGE, page, bit);
     }
     assert_true(found > ROUNDS / 4);
-    data_file_save(f->path, &file, file.bytes);
-    free(file.data);
+    data_file_replace(f->path, &file);
 }
 
 static void a_free_list_that_names_a_page_in_use_is_found(void **state) {
@@ -236,8 +233,7 @@ static void a_free_list_that_names_a_page_in_use_is_found(void **state) {
     assert_true(reef_page_node_parse(leaf, PAGE, 0, false, &node) && node.value_bytes >= 16);
     reef_page_tree_parse(pages.main_tree, &tree);
     reef_put_le64(file.data + (node.value - file.data) + 8, tree.root);
-    data_file_save(f->path, &file, file.bytes);
-    free(file.data);
+    data_file_replace(f->path, &file);
     reef_check_report report = verify(f, (reef_check_options){.quick = true}, &found);
     assert_int_equal(report.damaged, 1);
     char expected[80];
@@ -474,8 +470,7 @@ static void go_on(pool_fixture *f, void (*change)(reef_txn *txn)) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     change(txn);
     pool_commit(txn, 5);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
 }
 
 static void a_sound_pool_needs_nothing(void **state) {
@@ -662,8 +657,7 @@ static void without_meta_nothing_is_whole_but_scrubs_are_not_needed(void **state
     size_t at = data_file_find(&file, 0, scrub, sizeof(scrub));
     assert_true(at != SIZE_MAX);
     file.data[at] ^= 1;
-    data_file_save(f->path, &file, file.bytes);
-    free(file.data);
+    data_file_replace(f->path, &file);
     expect(f, REEF_REMEDY_NOTHING, "");
     assert_true(flip(f, seed_of(&open_key), 100, 1) > 0);
     expect(f, REEF_REMEDY_RESTORE, "kept");
@@ -691,8 +685,7 @@ static void a_snapshot_without_an_open_generation_is_not_restored(void **state) 
     const reef_key rows = {.db = REEF_DB_EXPERTS, .generation = 2, .block = 1};
     put_generation(txn, 2, 5);
     pool_commit(txn, 2);
-    reef_store_close(f->store);
-    f->store = NULL;
+    pool_close(f);
     assert_int_equal(flip(f, seed_of(&rows), 100, 2), 1);
     expect(f, REEF_REMEDY_COPY, "");
 }

@@ -22,11 +22,9 @@ static void text_of(uint32_t kind, uint32_t seed, size_t count, uint8_t *out) {
 }
 
 static void feed_text(lifelong *f, uint32_t kind, uint32_t seed, size_t count) {
-    uint8_t *text = malloc(count);
-    assert_non_null(text);
+    uint8_t *text = room(count);
     text_of(kind, seed, count, text);
     feed(f, text, count);
-    free(text);
 }
 
 enum { SOME = 11 }; // kinds: more than are asked
@@ -65,8 +63,7 @@ static void snippets(uint32_t kinds, size_t piece, uint8_t out[TEXT]) {
 }
 
 static reef_model *open_model(const lifelong *f) {
-    reef_model *model = NULL;
-    must(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &why));
+    reef_model *model = model_of(f->store, NULL);
     return model;
 }
 
@@ -250,8 +247,7 @@ static void a_kind_is_known_again_among_many(void **state) {
             feed_text(f, k < KINDS ? k : 3 * (k - KINDS), k, LEARNED);
             if (way == 0 || k % 3 != 2) continue;
             commit(f);
-            close_pool(f);
-            open_pool(f, THREADS[way]);
+            open_again(f, THREADS[way]);
         }
         reef_commit end = commit(f);
         assert_int_equal(status_of(f).generation, KINDS - 1);

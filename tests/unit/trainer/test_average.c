@@ -26,9 +26,8 @@ static void seal(lifelong *f) {
 }
 
 static float *floats(size_t count) {
-    float *out = calloc(count, sizeof(*out));
-    assert_non_null(out);
-    return keep(out);
+    float *out = room(count * sizeof(*out));
+    return out;
 }
 
 // Is everything of `weights` the same as in `averages`?
@@ -146,13 +145,12 @@ static void averages_follow_a_plain_record_of_them(void **state) {
 
 // The payload of a record, copied.
 static char *stored(const lifelong *f, const reef_key *key, size_t bytes) {
-    char *out = calloc(bytes, 1);
-    assert_non_null(out);
+    char *out = room(bytes);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     reef_status status = reef_record_read(txn, key, out, bytes, &why); // of exactly that size
     reef_txn_abort(txn);
     must(status);
-    return keep(out);
+    return out;
 }
 
 static void assert_records(const lifelong *f) {
@@ -226,8 +224,7 @@ static void pause_here(lifelong *f, bool reopen, size_t threads) {
     commit(f);
     if (!reopen) return;
     feed_kind(f, 3, 700, 9); // is forgotten
-    close_pool(f);
-    open_pool(f, threads);
+    open_again(f, threads);
 }
 
 // A whole life, the open generation grown once on the way; its root.

@@ -51,8 +51,7 @@ static void root_of_run(const reef_config *config,
         commit(f);
         if (!reopen || cuts / every % 2 == 0) continue;
         if (at < count) feed(f, stream + at, 1); // lost with the process: not committed
-        close_pool(f);
-        open_pool(f, threads);
+        open_again(f, threads);
         assert_int_equal(reef_trainer_cursor(f->trainer, "test"), at);
     }
     reef_commit last = commit(f);
@@ -150,8 +149,7 @@ static void before_a_mark_whole_batches_are_trained_and_nothing_else(void **stat
         txn = pool_begin(f->store, REEF_TXN_READ);
         must(reef_generation_read(txn, 0, command ? &commanded : &marked, &why));
         reef_txn_abort(txn);
-        close_pool(f);
-        temp_dir_remove(f->pool);
+        remove_pool(f);
     }
     assert_true(marked.sealed && commanded.sealed);
     assert_memory_equal(marked.root, commanded.root, REEF_HASH_BYTES);
@@ -197,14 +195,11 @@ static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
     assert_int_equal(status_of(f).generation, 0);
     assert_int_equal(times_said(f, "mark"), 0);
     // The model is that of the stream without the marks.
-    float *with = calloc(LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof(*with));
-    float *without = calloc(LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof(*without));
-    assert_non_null(with);
-    assert_non_null(without);
+    float *with = room(LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*with));
+    float *without = room(LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*without));
     memcpy(roots[0], commit(f).root, REEF_HASH_BYTES);
     logits_of(f->store, "now", 0, with);
-    close_pool(f);
-    temp_dir_remove(f->pool);
+    remove_pool(f);
     make_pool(f, 1);
     feed(f, text, 20);
     feed_line(f, "\n");
@@ -212,8 +207,6 @@ static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
     commit(f);
     logits_of(f->store, "now", 0, without);
     assert_memory_equal(with, without, LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*with));
-    free(with);
-    free(without);
 }
 
 static void the_end_of_a_source_ends_its_last_line(void **state) {
@@ -228,8 +221,7 @@ static void the_end_of_a_source_ends_its_last_line(void **state) {
     feed_from(f, "two", text, 0); // no byte of it yet
     assert_int_equal(status_of(f).generation, 0);
     commit(f);
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
     feed_from(f, "two", text, sizeof(text));
     assert_int_equal(status_of(f).generation, 1);
     assert_int_equal(status_of(f).opened_at, 307);
@@ -289,8 +281,7 @@ static void a_full_pool_learns_what_would_have_begun_a_kind(void **state) {
     assert_int_equal(times_said(f, "\"event\": \"full\""), 1);
     assert_int_equal(status_of(f).not_learned_bytes, 0);
     commit(f);
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
     feed_kind(f, 2, 12000, 3);
     assert_int_equal(times_said(f, "\"event\": \"full\""), 1); // it is still known
     assert_int_equal(status_of(f).generation, 0);
@@ -319,14 +310,12 @@ static void growing_judges_deferred_pieces_again(void **state) {
         must(reef_trainer_grow(f->trainer, f->config.side + 2, &why));
         assert_int_equal(f->trainer->stream.deferred_batches, 0);
         if (i == 1) { // as after a crash
-            close_pool(f);
-            open_pool(f, 1);
+            open_again(f, 1);
         }
         feed_kind(f, 1, 12000, 2);
         assert_int_equal(status_of(f).generation, 1);
         last[i] = commit(f);
-        close_pool(f);
-        temp_dir_remove(f->pool);
+        remove_pool(f);
     }
     assert_memory_equal(last[0].root, last[1].root, sizeof(last[0].root));
 }
@@ -344,8 +333,7 @@ static void seal_of(lifelong *f,
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     for (uint32_t g = 0; g < 2; g++) must(reef_generation_read(txn, g, &sealed[g], &why));
     reef_txn_abort(txn);
-    close_pool(f);
-    temp_dir_remove(f->pool);
+    remove_pool(f);
 }
 
 // However much is deferred when a boundary is found, the sealed generation is the same to the bit.

@@ -32,7 +32,7 @@ static reef_key own(uint32_t kind, const char *name) {
 static void damage(lifelong *f, const reef_key *key) {
     close_pool(f);
     record_damage(f->pool, key);
-    must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
+    f->store = pool_open(f->pool, false, true);
 }
 
 // What each kind's text costs by the model as of a state, and what the model says is lost.
@@ -43,9 +43,8 @@ typedef struct answers {
 } answers;
 
 static answers ask(const lifelong *f, const char *as_of) {
-    reef_model *model = NULL;
     answers out = {0};
-    must(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &why));
+    reef_model *model = model_of(f->store, as_of);
     for (int kind = 0; kind < KINDS; kind++) {
         uint8_t probe[LIFELONG_PROBE_BYTES];
         reef_score score = {0};
@@ -87,8 +86,7 @@ static size_t recover(lifelong *f, bool dry_run, reef_kind_recovery *out) {
 }
 
 static void train_on(lifelong *f, int kind) {
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
     feed_kind(f, kind, SHORT, 20);
     commit(f);
 }
@@ -324,13 +322,11 @@ static void a_chain_of_mergings_ends(void **state) {
     lifelong *f = *state;
     make_visits(f);
     close_pool(f);
-    must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
+    f->store = pool_open(f->pool, false, true);
     write_mergings(f, "[[0, 1], [1, 0]]");
     assert_no_trainer(f, "kind 0 was merged by way of more kinds than there are");
     write_mergings(f, "[[0, 2], [1, 0]]");
-    reef_store_close(f->store);
-    f->store = NULL;
-    open_pool(f, 1); // by way of another one to the open kind
+    open_again(f, 1); // by way of another one to the open kind
     assert_int_equal(status_of(f).generation, 2);
 }
 

@@ -21,8 +21,7 @@ static void make_kinds(lifelong *f) {
 
 // Both know kind 0, which is sealed.
 static int setup(void **state) {
-    pair *p = calloc(1, sizeof(*p));
-    assert_non_null(p);
+    pair *p = room(sizeof(*p));
     p->a = calloc(1, sizeof(*p->a));
     p->b = calloc(1, sizeof(*p->b));
     assert_true(p->a != NULL && p->b != NULL);
@@ -41,20 +40,11 @@ static int teardown(void **state) {
     pair *p = *state;
     lifelong_teardown((void **)&p->a);
     lifelong_teardown((void **)&p->b);
-    free(p);
     return 0;
 }
 
-static void reopen(lifelong *f) {
-    close_pool(f);
-    open_pool(f, 1);
-}
-
 static uint64_t learned_of(const lifelong *f, uint32_t kind) {
-    reef_kind_list list;
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_kind_list_read(txn, &list, &why));
-    reef_txn_abort(txn);
+    reef_kind_list list = kinds_of(f->store);
     const reef_kind_facts *found = reef_kind_list_find(&list, kind);
     assert_non_null(found);
     uint64_t bytes = found->learned_bytes;
@@ -114,7 +104,7 @@ static void the_stream_goes_on_in_its_kind(void **state) {
     reef_commit before = commit(f);
     seal(f); // nothing was learned since: the same again
     assert_memory_equal(commit(f).root, before.root, REEF_HASH_BYTES);
-    reopen(f);
+    open_again(f, 1);
     assert_int_equal(status_of(f).kind, 0);
     feed_kind(f, 0, LONG, 3);
     commit(f);
@@ -159,7 +149,7 @@ static void an_imported_kind_has_a_name_and_a_level(void **state) {
         assert_true(reef_trainer_kind_level(p->b->trainer, 1, &here));
         assert_int_equal(here.pieces, level.pieces);
         assert_true(here.mean == level.mean && here.deviation == level.deviation);
-        reopen(p->b);
+        open_again(p->b, 1);
     }
     assert_int_equal(status_of(p->b).kind, 0);
     // So it is found to be near another one, as those are that began here.
@@ -188,9 +178,9 @@ static void visits_go_with_the_open_generation(void **state) {
     double bits = bits_as_of(p->b, "now", 0);
     assert_true(learned > TABLES);
     // With the memory at hand, and read for it.
-    reopen(p->b);
+    open_again(p->b, 1);
     import(p, 1, NULL);
-    reopen(p->b);
+    open_again(p->b, 1);
     assert_int_equal(learned_of(p->b, 0), learned);
     // The imported memory has a say as well, and a small one.
     assert_true(bits_as_of(p->b, "now", 0) < 1.05 * bits);
@@ -198,7 +188,7 @@ static void visits_go_with_the_open_generation(void **state) {
     feed_kind(p->b, 0, LONG, 6);
     commit(p->b);
     assert_in_range(learned_of(p->b, 0), learned + LONG - 4096, learned + LONG + 4096);
-    reopen(p->b);
+    open_again(p->b, 1);
     assert_sound(p->b);
 }
 
@@ -229,7 +219,7 @@ static void another_pool_learns_the_text_of_a_kind(void **state) {
     assert_true(bits_as_of(p->b, "now", 0) == bits_as_of(p->a, "now", 0));
     assert_true(bits_as_of(p->b, "0", 0) == sealed_bits);
     assert_int_equal(times_said(p->b, "\"event\": \"kind_text\""), 1);
-    reopen(p->b);
+    open_again(p->b, 1);
     assert_int_equal(learned_of(p->b, 0), now);
     assert_sound(p->b);
     // No more than a memory keeps.
@@ -302,16 +292,11 @@ static void records_are_read_as_they_were_written(void **state) {
     reef_txn_abort(txn);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(a_kind_comes_with_all_that_it_learned),
-        SET_UP(the_stream_goes_on_in_its_kind),
-        SET_UP(some_pools_have_nothing_to_exchange),
-        SET_UP(an_imported_kind_has_a_name_and_a_level),
-        SET_UP(visits_go_with_the_open_generation),
-        SET_UP(another_pool_learns_the_text_of_a_kind),
-        SET_UP(a_merged_kind_goes_on_as_another),
-        SET_UP(records_are_read_as_they_were_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(a_kind_comes_with_all_that_it_learned),
+      SET_UP(the_stream_goes_on_in_its_kind),
+      SET_UP(some_pools_have_nothing_to_exchange),
+      SET_UP(an_imported_kind_has_a_name_and_a_level),
+      SET_UP(visits_go_with_the_open_generation),
+      SET_UP(another_pool_learns_the_text_of_a_kind),
+      SET_UP(a_merged_kind_goes_on_as_another),
+      SET_UP(records_are_read_as_they_were_written))

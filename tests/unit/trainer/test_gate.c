@@ -8,12 +8,11 @@
 
 // On what share of a text of one kind generation 1 fires, as who asks for a score is told.
 static double share_fired(reef_store *store, int kind) {
-    reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     double shares[2];
     reef_score score = {.fire_share = shares};
     lifelong_text(probe, sizeof(probe), kind, 99);
-    must(reef_model_open(&model, store, "now", &(reef_model_options){.threads = 1}, &why));
+    reef_model *model = model_of(store, "now");
     must(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &why));
     reef_model_close(model);
     return shares[1];
@@ -41,15 +40,13 @@ static void root_of_run(size_t threads, bool reopen, uint8_t root[REEF_HASH_BYTE
         feed_kind(f, part / 3, 2001, (uint32_t)part);
         last = commit(f);
         if (!reopen) continue;
-        close_pool(f);
-        open_pool(f, threads);
+        open_again(f, threads);
     }
     memcpy(root, last.root, REEF_HASH_BYTES);
     lifelong_teardown(&state);
 }
 
 static void threads_and_restarts_change_nothing(void **state) {
-    (void)state;
     uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
     root_of_run(1, false, expected);
     root_of_run(3, false, root);
@@ -68,20 +65,14 @@ static void the_shortest_memory_that_will_do_is_chosen(void **state) {
 
 // Four generations, three tokens.
 static void the_newest_of_those_that_fire_goes_first(void **state) {
-    (void)state;
     uint8_t fire[4][3] = {{9, 9, 9}, {1, 1, 0}, {1, 0, 0}, {0, 1, 0}};
     static const uint8_t kept[4][3] = {{9, 9, 9}, {0, 0, 0}, {1, 0, 0}, {0, 1, 0}};
     reef_gating_keep_newest(4, 3, fire[0], 3);
     assert_memory_equal(fire, kept, sizeof(fire));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_newest_of_those_that_fire_goes_first),
 #define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
-        TEST(threads_and_restarts_change_nothing),
-        TEST(the_shortest_memory_that_will_do_is_chosen),
-#undef TEST
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+
+TESTS(ALONE(the_newest_of_those_that_fire_goes_first),
+      TEST(threads_and_restarts_change_nothing),
+      TEST(the_shortest_memory_that_will_do_is_chosen))

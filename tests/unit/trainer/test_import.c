@@ -26,8 +26,7 @@ static void refused(
 
 // Generation 1 of the pool at `path`.
 static void refused_at(lifelong *f, const char *path, reef_status expected, const char *words) {
-    reef_store *from = NULL;
-    must(reef_store_open(&from, path, NULL, &why));
+    reef_store *from = pool_open(path, false, false);
     refused(f, from, 1, expected, words);
     reef_store_close(from);
 }
@@ -97,10 +96,9 @@ static void what_is_damaged_is_refused(void **state) {
         temp_dir_remove(p->other);
     }
     static const uint8_t ones[25] = {1};
-    reef_store *store = NULL;
     reef_commit last = last_commit(p->a);
     extract(p->a, 1, p->other);
-    must(reef_store_open(&store, p->other, &(reef_store_options){.write = true}, &why));
+    reef_store *store = pool_open(p->other, false, true);
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
     must(reef_record_store(txn, &keys[3], REEF_BYTES, ones, sizeof(ones), &why));
     must(reef_txn_commit(txn, &last, &why));

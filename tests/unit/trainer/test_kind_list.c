@@ -11,24 +11,11 @@
 
 enum { LONG = 16000, SHORT = 8000 };
 
-static reef_kind_list read_list(const lifelong *f) {
-    reef_kind_list list;
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_kind_list_read(txn, &list, &why));
-    reef_txn_abort(txn);
-    return list;
-}
-
 static reef_status list_as_of(const lifelong *f, const char *as_of, reef_kind_list *out) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     reef_status status = reef_kind_list_read_as_of(txn, as_of, out, NULL);
     reef_txn_abort(txn);
     return status;
-}
-
-static void reopen(lifelong *f, size_t threads) {
-    close_pool(f);
-    open_pool(f, threads);
 }
 
 // Three kinds; 0 and 1 come back. The last one stays the current one.
@@ -48,7 +35,7 @@ static void learn_turns(lifelong *f, size_t piece, bool restarts) {
         feed(f, text + at, count - at < piece ? count - at : piece);
         if (!restarts) continue;
         commit(f);
-        reopen(f, 1);
+        open_again(f, 1);
     }
     commit(f);
 }
@@ -60,7 +47,7 @@ static void visits_are_where_kinds_learned(void **state) {
         0, LONG, 2 * LONG, 2 * LONG + SHORT, 3 * LONG + SHORT, 3 * LONG + 2 * SHORT};
     make_pool(f, 1);
     learn_turns(f, 1 << 20, false);
-    reef_kind_list list = read_list(f);
+    reef_kind_list list = kinds_of(f->store);
     assert_true(list.has_memories);
     assert_int_equal(list.count, 3);
     assert_int_equal(list.visit_count, 6);
@@ -104,12 +91,12 @@ static void commits_and_restarts_make_no_other_visits(void **state) {
     lifelong *f = *state;
     make_pool(f, 1);
     learn_turns(f, 1 << 20, false);
-    reef_kind_list whole = read_list(f);
+    reef_kind_list whole = kinds_of(f->store);
     close_pool(f);
     temp_dir_join(f->pool, f->dir, "pieces");
     make_pool(f, 1);
     learn_turns(f, 1777, true);
-    reef_kind_list pieces = read_list(f);
+    reef_kind_list pieces = kinds_of(f->store);
     assert_int_equal(pieces.visit_count, whole.visit_count);
     for (size_t i = 0; i < whole.visit_count; i++) {
         assert_int_equal(pieces.visits[i].kind, whole.visits[i].kind);
@@ -151,8 +138,8 @@ static void kinds_have_names(void **state) {
         assert_int_equal(name_kind(f, 2, BAD[i], &why), REEF_ERR_INVALID);
     must(reef_trainer_kind_name(f->trainer, 2, "tried", true, &why));
     assert_string_equal(status_of(f).kind_name, "a.b-c_9");
-    reopen(f, 1);
-    reef_kind_list list = read_list(f);
+    open_again(f, 1);
+    reef_kind_list list = kinds_of(f->store);
     assert_string_equal(list.kinds[0].name, "a.b-c_9");
     assert_string_equal(list.kinds[1].name, "digits");
     assert_string_equal(list.kinds[2].name, "");
@@ -166,7 +153,7 @@ static void kinds_have_names(void **state) {
     // One name goes on to another kind.
     must(name_kind(f, 1, "", &why));
     must(name_kind(f, 2, "digits", &why));
-    list = read_list(f);
+    list = kinds_of(f->store);
     assert_string_equal(list.kinds[1].name, "");
     assert_string_equal(list.kinds[2].name, "digits");
     reef_kind_list_release(&list);
@@ -187,7 +174,7 @@ static void a_state_has_the_names_and_visits_of_its_time(void **state) {
     must(name_kind(f, 0, "after", &why));
     must(name_kind(f, 2, "new", &why));
     go_back(f, "then");
-    reef_kind_list list = read_list(f);
+    reef_kind_list list = kinds_of(f->store);
     assert_int_equal(list.count, 2);
     assert_string_equal(list.kinds[0].name, "before");
     assert_int_equal(list.visit_count, 2);
@@ -196,7 +183,7 @@ static void a_state_has_the_names_and_visits_of_its_time(void **state) {
     // It goes on from there.
     feed_kind(f, 1, SHORT, 5);
     commit(f);
-    list = read_list(f);
+    list = kinds_of(f->store);
     assert_int_equal(list.visit_count, 2);
     assert_int_equal(list.visits[1].to, status_of(f).stream_bytes);
     assert_int_equal(list.visits[1].learned, list.visits[1].to - list.visits[1].from);
@@ -233,14 +220,14 @@ static void a_snapshot_lists_the_kinds_of_its_time(void **state) {
     feed_kind(f, 0, SHORT, 3);
     must(name_kind(f, 0, "before", &why));
     (void)take(f, "then");
-    reef_kind_list before = read_list(f), then, now;
+    reef_kind_list before = kinds_of(f->store), then, now;
     assert_int_equal(before.count, 2);
     assert_true(before.kinds[0].is_current && before.kinds[1].is_open);
     feed_kind(f, 0, SHORT, 4); // what the last visit has learned goes on
     feed_kind(f, 2, LONG, 5);
     feed_kind(f, 1, SHORT, 6);
     must(name_kind(f, 0, "after", &why));
-    reopen(f, 1);
+    open_again(f, 1);
     assert_int_equal(list_as_of(f, "then", &then), REEF_OK);
     assert_int_equal(then.visits[2].to, before.visits[2].to);
     // Of a visit that goes on behind the state, the loss is its mean.
@@ -250,7 +237,7 @@ static void a_snapshot_lists_the_kinds_of_its_time(void **state) {
     reef_kind_list_release(&then);
     reef_kind_list_release(&before);
     assert_int_equal(list_as_of(f, "now", &now), REEF_OK);
-    reef_kind_list last = read_list(f);
+    reef_kind_list last = kinds_of(f->store);
     assert_same_list(&now, &last);
     reef_kind_list_release(&now);
     reef_kind_list_release(&last);
@@ -264,7 +251,7 @@ static void a_sealed_generation_lists_the_kinds_that_there_were(void **state) {
     make_pool(f, 1);
     learn_turns(f, 1 << 20, false);
     must(name_kind(f, 1, "digits", &why));
-    reef_kind_list now = read_list(f);
+    reef_kind_list now = kinds_of(f->store);
     assert_int_equal(list_as_of(f, "0", &list), REEF_OK);
     assert_int_equal(list.count, 1);
     assert_int_equal(list.visit_count, 1);
@@ -337,7 +324,7 @@ static void the_timeline_has_when_kinds_began(void **state) {
     reef_kind_list_release(&list);
     close_pool(f);
     record_damage(f->pool, &(reef_key){.db = REEF_DB_TIMELINE, .sequence = last});
-    must(reef_store_open(&f->store, f->pool, &(reef_store_options){0}, &why));
+    f->store = pool_open(f->pool, false, false);
     assert_int_equal(read_dates(f, &list, NULL), REEF_ERR_CORRUPT);
     assert_int_equal(list.count, 2);
     reef_kind_list_release(&list);
@@ -365,8 +352,7 @@ static void the_status_has_the_memory_of_the_kind_that_is_learned(void **state) 
         assert_in_range(status.memory.stats.learned_bytes, of_one, of_one + 4096);
         // As it is stored, and as it was read to be learned on.
         if (i == 0) {
-            close_pool(f);
-            open_pool(f, 1);
+            open_again(f, 1);
         } else if (i == 1) {
             feed_kind(f, 0, 1000, 4);
         }
@@ -430,7 +416,7 @@ static void a_damaged_history_does_not_end_learning(void **state) {
         const reef_key damaged = last_of_history(f->store, NAMES[i]);
         close_pool(f);
         record_damage(f->pool, &damaged);
-        must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
+        f->store = pool_open(f->pool, false, true);
         const reef_trainer_options options = {
             .threads = 1, .on_event = keep_event, .context = &was_said};
         must(reef_trainer_open(&f->trainer, f->store, &options, &why));
@@ -438,7 +424,7 @@ static void a_damaged_history_does_not_end_learning(void **state) {
         commit(f);
         assert_true(was_said);
         assert_sound(f);
-        reef_kind_list list = read_list(f);
+        reef_kind_list list = kinds_of(f->store);
         assert_int_equal(list.visit_count, 1);
         assert_true((list.visits[0].from > 0) == (i == 0)); // the first one is lost
         reef_kind_list_release(&list);

@@ -37,19 +37,6 @@ static reef_kind_merging merge(lifelong *f, uint32_t from, uint32_t into, bool d
     return m;
 }
 
-static reef_kind_list read_list(const lifelong *f) {
-    reef_kind_list list;
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_kind_list_read(txn, &list, &why));
-    reef_txn_abort(txn);
-    return list;
-}
-
-static void reopen(lifelong *f) {
-    close_pool(f);
-    open_pool(f, 1);
-}
-
 // Who answers a text of a kind now?
 static uint32_t answers(const lifelong *f, int kind) {
     reef_model *model = NULL;
@@ -79,10 +66,10 @@ static void the_other_one_goes_on_for_both(void **state) {
         assert_true(bits_as_of(f, "2", 1) == then);
         assert_true(bits_as_of(f, "before", 1) == before);
         assert_sound(f);
-        reopen(f);
+        open_again(f, 1);
     }
     // What comes of either is learned by the one that is left.
-    reef_kind_list list = read_list(f);
+    reef_kind_list list = kinds_of(f->store);
     uint64_t learned = list.kinds[2].learned_bytes;
     assert_int_equal(list.kinds[1].merged_into, 2);
     assert_int_equal(list.kinds[2].merged_into, REEF_KIND_NONE);
@@ -91,7 +78,7 @@ static void the_other_one_goes_on_for_both(void **state) {
     feed_kind(f, 2, LONG, 21);
     commit(f);
     assert_int_equal(status_of(f).generation, KINDS - 1);
-    list = read_list(f);
+    list = kinds_of(f->store);
     assert_in_range(list.kinds[2].learned_bytes, learned + 2 * LONG - 8192,
                     learned + 2 * LONG + 4096);
     reef_kind_list_release(&list);
@@ -101,7 +88,7 @@ static void the_other_one_goes_on_for_both(void **state) {
     double sealed = bits_as_of(f, "3", 1);
     feed_kind(f, 0, LONG, 22);
     commit(f);
-    reopen(f);
+    open_again(f, 1);
     assert_true(bits_as_of(f, "3", 1) == sealed);
     assert_true(bits_as_of(f, "2", 1) == then);
     assert_sound(f);
@@ -109,7 +96,7 @@ static void the_other_one_goes_on_for_both(void **state) {
     go_back(f, "before");
     assert_true(bits_as_of(f, "now", 1) == before);
     assert_int_equal(answers(f, 1), 1);
-    list = read_list(f);
+    list = kinds_of(f->store);
     assert_int_equal(list.kinds[1].merged_into, REEF_KIND_NONE);
     reef_kind_list_release(&list);
     assert_sound(f);
@@ -144,7 +131,7 @@ static void the_same_bits_whenever_it_was_committed(void **state) {
         else
             learn(f);
         merge(f, 2, 0, false);
-        if (i == 1) reopen(f);
+        if (i == 1) open_again(f, 1);
         feed_kind(f, 2, LONG, 20);
         if (i == 1) commit(f);
         feed_kind(f, 0, LONG, 21);
@@ -182,7 +169,7 @@ static void prune_after_it(void **state) {
     feed_kind(f, 0, LONG, 20);
     commit(f);
     assert_int_equal(answers(f, 1), 0);
-    reopen(f);
+    open_again(f, 1);
     assert_int_equal(answers(f, 1), 0);
     assert_sound(f);
     feed_kind(f, 1, LONG, 21);

@@ -88,11 +88,10 @@ static void assert_roots_are(const reef_commit *one, const reef_commit *other) {
 // ---- training -----------------------------------------------------------------------------------
 
 static double bits_now(const lifelong *f, int kind) {
-    reef_model *model = NULL;
     reef_score score = {0};
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), kind, 99);
-    must(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &why));
+    reef_model *model = model_of(f->store, NULL);
     must(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &why));
     reef_model_close(model);
     return score.bits_per_byte;
@@ -129,8 +128,7 @@ static void how_training_is_cut_leaves_no_trace(void **state) {
         for (size_t at = 0; at < sizeof(text); at += 750) {
             feed(cut, text + at, 750);
             commit(cut);
-            close_pool(cut);
-            open_pool(cut, 1 + at % 4);
+            open_again(cut, 1 + at % 4);
         }
         seal(cut);
         feed(cut, text, 1111);
@@ -191,8 +189,7 @@ static void going_back_trains_to_the_same_bits(void **state) {
         reef_trainer_close(own->trainer);
         own->trainer = NULL;
         must(reef_pool_restore_in_place(own->store, "kept", false, &done, &why));
-        close_pool(own);
-        open_pool(own, 2);
+        open_again(own, 2);
         feed_kind(own, 1, 1000, 3);
         reef_commit reached = commit(own);
         assert_roots_are(&goal, &reached);

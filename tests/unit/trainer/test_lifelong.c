@@ -99,7 +99,7 @@ typedef struct reading {
 static void *read_on(void *context) {
     reading *r = context;
     uint8_t probe[LIFELONG_PROBE_BYTES];
-    float *logits = malloc(LOGIT_BYTES);
+    float *logits = room(LOGIT_BYTES);
     lifelong_text(probe, sizeof(probe), 0, 99);
     do {
         if (logits == NULL ||
@@ -107,7 +107,6 @@ static void *read_on(void *context) {
             memcmp(logits, r->expected, LOGIT_BYTES) != 0)
             r->different++;
     } while (!atomic_load(&r->ends));
-    free(logits);
     return NULL;
 }
 
@@ -136,7 +135,6 @@ static void assert_answers(reef_model *model, int kind, const float *expected) {
 static void a_model_opened_beside_an_older_one_leaves_that_as_it_was(void **state) {
     lifelong *f = *state;
     float *before = new_logits(), *now = new_logits();
-    reef_model *older = NULL;
     make_pool(f, 2);
     for (int g = 0; g < 2; g++) {
         feed_kind(f, g, 8000, 1);
@@ -144,7 +142,7 @@ static void a_model_opened_beside_an_older_one_leaves_that_as_it_was(void **stat
     }
     feed_kind(f, 2, 4000, 1);
     commit(f);
-    must(reef_model_open(&older, f->store, "now", &(reef_model_options){.threads = 1}, &why));
+    reef_model *older = model_of(f->store, "now");
     assert_true(reef_model_is_shared(older));
     for (int round = 0; round < 3; round++) {
         logits_of(f->store, "now", 0, before);
@@ -195,7 +193,6 @@ static void *score_aside(void *context) {
 static void twins_answer_at_once_and_alike(void **state) {
     enum { TWINS = 3 };
     lifelong *f = *state;
-    reef_model *model = NULL;
     scoring all[TWINS] = {0};
     pthread_t threads[TWINS];
     float expected[2 * LIFELONG_PROBE_BYTES], own[2 * LIFELONG_PROBE_BYTES];
@@ -206,7 +203,7 @@ static void twins_answer_at_once_and_alike(void **state) {
     must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     feed_kind(f, 1, 6000, 1);
     commit(f);
-    must(reef_model_open(&model, f->store, "now", &(reef_model_options){.threads = 1}, &why));
+    reef_model *model = model_of(f->store, "now");
     scores_of(model, expected);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < TWINS; i++) must(reef_model_open_twin(&all[i].model, model, &why));
@@ -316,7 +313,7 @@ static void root_of_run(const reef_config *config,
     lifelong *f = state;
     f->config = *config;
     enum { PART = 14000, TOTAL = 3 * PART };
-    uint8_t *stream = malloc(TOTAL);
+    uint8_t *stream = room(TOTAL);
     for (int kind = 0; kind < 3; kind++) lifelong_text(stream + kind * PART, PART, kind, 7);
     make_pool(f, threads);
     reef_commit last;
@@ -329,8 +326,7 @@ static void root_of_run(const reef_config *config,
         last = commit(f);
         if (!reopen || ++commits % 3 != 0) continue;
         if (at < TOTAL) feed(f, stream + at, 1); // lost with the process: not committed
-        close_pool(f);
-        open_pool(f, threads);
+        open_again(f, threads);
         assert_int_equal(reef_trainer_cursor(f->trainer, "test"), at);
         reef_commit again; // what was read back is what was written
         again = commit(f);
@@ -339,7 +335,6 @@ static void root_of_run(const reef_config *config,
     last = commit(f);
     assert_int_equal(status_of(f).generation, 2); // the boundaries were found
     memcpy(root, last.root, REEF_HASH_BYTES);
-    free(stream);
     lifelong_teardown(&state);
 }
 

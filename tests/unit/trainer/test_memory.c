@@ -48,8 +48,7 @@ static void a_pool_with_a_memory_knows_more_than_one_without(void **state) {
 
 // Trains on one stream, in the given way, and returns the root.
 static reef_commit train(lifelong *f, const char *name, size_t threads, size_t piece, bool reopen) {
-    uint8_t *bytes = malloc(STREAM);
-    assert_non_null(bytes);
+    uint8_t *bytes = room(STREAM);
     for (int turn = 0; turn < 4; turn++)
         lifelong_text(bytes + turn * (STREAM / 4), STREAM / 4, turn / 2, (uint32_t)turn);
     temp_dir_join(f->pool, f->dir, name);
@@ -58,11 +57,9 @@ static reef_commit train(lifelong *f, const char *name, size_t threads, size_t p
         feed(f, bytes + at, STREAM - at < piece ? STREAM - at : piece);
         if (!reopen) continue;
         commit(f);
-        close_pool(f);
-        open_pool(f, threads);
+        open_again(f, threads);
     }
     reef_commit out = commit(f);
-    free(bytes);
     return out;
 }
 
@@ -147,8 +144,7 @@ static void tables_are_written_rarely_and_the_tail_is_learned_again(void **state
     uint8_t chain[REEF_HASH_BYTES];
     uint64_t learned = reef_memory_learned_bytes(memory_of(f)->memory);
     memcpy(chain, memory_of(f)->chain, sizeof(chain));
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
     assert_int_equal(reef_memory_learned_bytes(memory_of(f)->memory), learned);
     assert_memory_equal(memory_of(f)->chain, chain, sizeof(chain));
 }
@@ -172,8 +168,7 @@ static void a_sealed_state_reads_a_text_to_the_same_bits_for_ever(void **state) 
         assert_true(bits_read(f, "0", 0, true) == frozen);
         assert_true(bits_as_of(f, "early", 0) == early);
     }
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
     assert_true(bits_as_of(f, "0", 0) == sealed);
     assert_true(bits_as_of(f, "early", 0) == early);
     assert_sound(f);
@@ -190,12 +185,10 @@ static void a_restored_snapshot_learns_on_to_the_same_root(void **state) {
     reef_commit first = commit(f);
     double bits = bits_as_of(f, NULL, 1);
     close_pool(f);
-    must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
+    f->store = pool_open(f->pool, false, true);
     reef_restoration done;
     must(reef_pool_restore_in_place(f->store, "here", false, &done, &why));
-    reef_store_close(f->store);
-    f->store = NULL;
-    open_pool(f, 1);
+    open_again(f, 1);
     feed_kind(f, 1, 2 * TURN, 2);
     reef_commit again = commit(f);
     assert_memory_equal(again.root, first.root, sizeof(first.root));
@@ -213,16 +206,12 @@ static void growing_in_place_keeps_the_memory(void **state) {
         const reef_memory *before = memory_of(f)->memory;
         must(reef_trainer_grow(f->trainer, 8, &why));
         assert_ptr_equal(memory_of(f)->memory, before);
-        if (reopen == 1) {
-            close_pool(f);
-            open_pool(f, 1);
-        }
+        if (reopen == 1) open_again(f, 1);
         feed_kind(f, 0, TURN, 2);
         must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
         ends[reopen] = commit(f);
         assert_sound(f);
-        close_pool(f);
-        temp_dir_remove(f->pool);
+        remove_pool(f);
     }
     assert_memory_equal(ends[0].root, ends[1].root, sizeof(ends[0].root));
 }
@@ -242,16 +231,13 @@ static void on_damage(void *context, const reef_key *key, const char *what) {
 static damage look_without(const lifelong *f, const char *name, uint32_t block, size_t bytes) {
     damage d = {0};
     const reef_key key = {.db = REEF_DB_MEMORY, .name = name, .block = block};
-    uint8_t *zeros = calloc(1, bytes + 1), *packed = malloc(reef_zero_runs_bound(bytes));
-    assert_true(zeros != NULL && packed != NULL);
+    uint8_t *zeros = room(bytes + 1), *packed = room(reef_zero_runs_bound(bytes));
     size_t stored = reef_zero_runs_pack(packed, zeros, bytes);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_record_delete(txn, &key, &why));
     if (bytes > 0) must(reef_record_put(txn, &key, REEF_BYTES, packed, stored, &why));
     must(reef_pool_check_sizes(txn, on_damage, &d, &why));
     reef_txn_abort(txn);
-    free(zeros);
-    free(packed);
     return d;
 }
 
@@ -303,7 +289,6 @@ static void what_could_not_be_read_back_is_not_committed(void **state) {
 
 static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
     lifelong *f = *state;
-    reef_model *model = NULL;
     reef_score score = {0};
     uint8_t text[LIFELONG_PROBE_BYTES];
     float whole[LIFELONG_PROBE_BYTES], pieces[LIFELONG_PROBE_BYTES];
@@ -311,7 +296,7 @@ static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, TURN, 1);
     commit(f);
-    must(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &why));
+    reef_model *model = model_of(f->store, NULL);
     must(reef_model_score(model, text, sizeof(text), whole, &score, NULL, NULL, &why));
     for (size_t at = 0, count; at < sizeof(text); at += count) {
         // From the beginning of a window, so that the net has what it has in the whole.
@@ -330,13 +315,12 @@ static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
 
 static void what_is_generated_is_what_the_memory_foresees(void **state) {
     lifelong *f = *state;
-    reef_model *model = NULL;
     uint8_t learned[TURN], out[2][60];
     lifelong_text(learned, sizeof(learned), 0, 1);
     make_pool(f, 1);
     feed(f, learned, sizeof(learned));
     commit(f);
-    must(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &why));
+    reef_model *model = model_of(f->store, NULL);
     const reef_sampling sampling = {.seed = 1, .temperature = 0.0f};
     for (int i = 0; i < 2; i++)
         must(reef_model_generate(model, learned, 4000, sizeof(out[i]), &sampling, out[i], &why));
@@ -357,14 +341,13 @@ static double bits_now(reef_model *model, bool frozen) {
 
 static void each_question_may_freeze_the_memories(void **state) {
     lifelong *f = *state;
-    reef_model *model = NULL;
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX], sum = 0.0;
     make_pool(f, 1);
     feed_kind(f, 0, TURN, 1);
     commit(f);
     double adapts = bits_read(f, NULL, 0, false), frozen = bits_read(f, NULL, 0, true);
     assert_true(adapts < frozen);
-    must(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &why));
+    reef_model *model = model_of(f->store, NULL);
     assert_false(reef_model_inputs(model, shares, hits)); // nothing was asked yet
     assert_true(bits_now(model, true) == frozen);
     assert_true(bits_now(model, false) == adapts);
@@ -406,8 +389,7 @@ static void the_status_tells_what_the_memory_holds(void **state) {
     assert_true(sum > 0.999 && sum < 1.001);
     // And after a restart they are known as before, but for what was counted.
     commit(f);
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
     reef_trainer_status_read(f->trainer, &status);
     assert_int_equal(status.memory.stats.learned_bytes, exact.learned_bytes);
     assert_int_equal(status.memory.stats.cells_used, exact.cells_used);
@@ -493,8 +475,7 @@ static void a_tail_that_is_cut_is_damage(void **state) {
 static void zeros_are_left_out_and_come_back(void **state) {
     enum { MOST = 2000 };
     uint32_t draw = 1;
-    uint8_t in[MOST], out[MOST], *packed = malloc(reef_zero_runs_bound(MOST));
-    assert_non_null(packed);
+    uint8_t in[MOST], out[MOST], *packed = room(reef_zero_runs_bound(MOST));
     for (int trial = 0; trial < 3000; trial++) {
         size_t bytes = (size_t)trial % MOST, density = 1 + (size_t)trial % 9;
         for (size_t i = 0; i < bytes; i++) {
@@ -514,7 +495,6 @@ static void zeros_are_left_out_and_come_back(void **state) {
     }
     memset(in, 0, sizeof(in));
     assert_int_equal(reef_zero_runs_pack(packed, in, 1300), 10);
-    free(packed);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)

@@ -28,11 +28,6 @@ static int setup(void **state) {
     return 0;
 }
 
-static void reopen(lifelong *f, size_t threads) {
-    close_pool(f);
-    open_pool(f, threads);
-}
-
 // Three kinds, the first text of each, and then all of them in turns.
 static size_t turns(uint8_t *bytes, int turn_count) {
     static const int ORDER[] = {0, 1, 2, 0, 1, 0, 2, 0, 1, 0, 2, 0};
@@ -46,17 +41,15 @@ static size_t turns(uint8_t *bytes, int turn_count) {
 }
 
 static void learn_turns(lifelong *f, int turn_count, size_t threads, size_t piece, bool restarts) {
-    uint8_t *bytes = malloc(BYTES_MAX);
-    assert_non_null(bytes);
+    uint8_t *bytes = room(BYTES_MAX);
     size_t count = turns(bytes, turn_count);
     for (size_t at = 0; at < count; at += piece) {
         feed(f, bytes + at, count - at < piece ? count - at : piece);
         // After every other piece, and at the end.
         if (!restarts || (at / piece % 2 == 0 && at + piece < count)) continue;
         commit(f);
-        reopen(f, threads);
+        open_again(f, threads);
     }
-    free(bytes);
 }
 
 static size_t continuing(const lifelong *f, uint32_t kind) {
@@ -192,9 +185,7 @@ static void they_are_no_kinds(void **state) {
     must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     uint32_t last = status_of(f).generation;
     assert_true(continuing(f, 0) > 0);
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_kind_list_read(txn, &list, &why));
-    reef_txn_abort(txn);
+    list = kinds_of(f->store);
     for (uint32_t g = 0; g <= last; g++) {
         reef_generation_record info = generation_of(f, g);
         assert_true((reef_kind_list_find(&list, g) != NULL) == (info.continues == 0));
@@ -214,7 +205,7 @@ static void after_a_restart_the_status_has_the_memory_of_its_kind(void **state) 
         if (kind == 1) feed_kind(f, 1, TURN / 2, 4);
         commit(f);
         const uint64_t learned = status_of(f).memory.stats.learned_bytes;
-        reopen(f, 2);
+        open_again(f, 2);
         const reef_trainer_status status = status_of(f);
         assert_int_equal(status.kind, kind);
         assert_int_equal(status.memory.stats.learned_bytes, learned);
@@ -233,7 +224,7 @@ static void the_open_one_can_be_sealed_and_its_kind_merged(void **state) {
     commit(f);
     assert_sound(f);
     double now = bits_as_of(f, "now", 0);
-    reopen(f, 2);
+    open_again(f, 2);
     assert_true(bits_as_of(f, "now", 0) == now);
     if (status_of(f).generation == 2) must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
     feed_kind(f, 2, FIRST, 5);
@@ -246,9 +237,7 @@ static void while_one_is_open_its_kind_is_the_one_that_learns(void **state) {
     lifelong *f = *state;
     reef_kind_list list;
     make_following(f);
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
-    must(reef_kind_list_read(txn, &list, &why));
-    reef_txn_abort(txn);
+    list = kinds_of(f->store);
     assert_int_equal(list.count, 2);
     assert_true(list.kinds[0].is_current && !list.kinds[1].is_current);
     assert_false(list.kinds[0].is_open || list.kinds[1].is_open);

@@ -118,8 +118,7 @@ static void fail_one(world *w, size_t number) {
         must_fail(status, REEF_ERR_NO_MEMORY, "close the pool and open it again");
         assert_int_equal(reef_trainer_commit(w->f->trainer, NULL, &why), REEF_ERR_NO_MEMORY);
         assert_int_equal(reef_trainer_seal(w->f->trainer, NULL, NULL, &why), REEF_ERR_NO_MEMORY);
-        close_pool(w->f);
-        open_pool(w->f, 1);
+        open_again(w->f, 1);
         must(read_on(w));
     }
     expect_root(w);

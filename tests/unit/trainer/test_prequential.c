@@ -82,8 +82,7 @@ static void after_a_restart_counting_restarts(void **state) {
     (void)commit(f);
     reef_trainer_status before = status_of(f);
     assert_in_range(before.pending_bytes, 2, LIFELONG_BATCH);
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
     assert_false(reef_trainer_source_loss(f->trainer, "words", &loss));
     feed_by_turns(f, 4);
     reef_trainer_status after = status_of(f);

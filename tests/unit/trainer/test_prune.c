@@ -91,8 +91,7 @@ static void what_later_states_need_stays(void **state) {
         assert_true(bits_as_of(f, "early", 0) == early);
         assert_true(bits_as_of(f, "now", 0) == now);
         assert_sound(f);
-        close_pool(f);
-        open_pool(f, 2);
+        open_again(f, 2);
     }
     remove_early(f);
     assert_int_equal(prune(f, 1, false).states, 1);

@@ -32,10 +32,10 @@ static reef_trainer_options options_of(lifelong *f, bool divided, size_t threads
     return options;
 }
 
-static void open_again(lifelong *f, bool divided, size_t threads) {
+static void open_divided(lifelong *f, bool divided, size_t threads) {
     reef_txn *txn = NULL;
     reef_trainer_options options = options_of(f, divided, threads);
-    must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
+    f->store = pool_open(f->pool, false, true);
     if (divided) { // the epoch goes on
         txn = pool_begin(f->store, REEF_TXN_READ);
         must(reef_shard_read(txn, &options.shard, &why));
@@ -58,7 +58,7 @@ static void begin_pool(lifelong *f, bool divided, size_t threads) {
         must(reef_shard_make(&store, 1, &shard, f->pool, &made, &why));
         reef_store_close(store);
     }
-    open_again(f, divided, threads);
+    open_divided(f, divided, threads);
 }
 
 // Every rank learns the roots of one alone from rank 0, which is that one.
@@ -127,7 +127,6 @@ static reef_commit three_kinds(lifelong *f, bool divided, size_t threads) {
 }
 
 static void boundaries_and_a_kind_that_returns(void **state) {
-    (void)state;
     same_root(SETTINGS("ffw", "pp"), three_kinds, 1);
     same_root(SETTINGS("ffw", "dp", "seal_dtype", "int8"), three_kinds, 2);
     if (reef_ranks_count(ranks) == 2)
@@ -140,7 +139,6 @@ static void only_of_three(void) {
 }
 
 static void other_experts_and_weights(void **state) {
-    (void)state;
     only_of_three();
     same_root(SETTINGS("ffw", "mp"), three_kinds, 2);
     same_root(SETTINGS("ffw", "kp"), three_kinds, 1);
@@ -161,20 +159,19 @@ static reef_commit by_command(lifelong *f, bool divided, size_t threads) {
     feed_kind(f, 0, PIECE, 4);
     must(reef_trainer_snapshot(f->trainer, "after", &snapshot, &why));
     close_pool(f);
-    open_again(f, divided, threads);
+    open_divided(f, divided, threads);
     feed_kind(f, 0, PIECE, 5);
     must(reef_trainer_seal(f->trainer, "int8", NULL, &why));
     must(reef_trainer_snapshots_remove(f->trainer, names, 1, &why));
     feed_kind(f, 0, PIECE, 6);
     (void)commit(f);
     close_pool(f);
-    open_again(f, divided, threads);
+    open_divided(f, divided, threads);
     feed_kind(f, 1, PIECE, 7);
     return commit(f);
 }
 
 static void commands_and_another_start(void **state) {
-    (void)state;
     same_root(SETTINGS("ffw", "pp"), by_command, 1);
 }
 
@@ -189,14 +186,13 @@ static reef_commit in_the_map(lifelong *f, bool divided, size_t threads) {
     options.shard.epoch = reef_trainer_epoch(f->trainer);
     close_pool(f);
     options.memory_bytes = 1;
-    must(reef_store_open(&f->store, f->pool, &(reef_store_options){.write = true}, &why));
+    f->store = pool_open(f->pool, false, true);
     must(reef_trainer_open(&f->trainer, f->store, &options, &why));
     feed_kind(f, 2, PIECE, 5);
     return commit(f);
 }
 
 static void rows_in_the_map(void **state) {
-    (void)state;
     same_root(SETTINGS("ffw", "pp"), in_the_map, 1);
 }
 
@@ -211,7 +207,7 @@ static reef_commit kinds_that_return(lifelong *f, bool divided, size_t threads) 
     feed_kind(f, 0, AGAIN, 3);
     must(reef_trainer_snapshot(f->trainer, "kept", &snapshot, &why));
     close_pool(f);
-    open_again(f, divided, threads);
+    open_divided(f, divided, threads);
     feed_kind(f, 1, PIECE, 4);
     feed_kind(f, 0, PIECE, 5);
     assert_int_equal(times_said(f, "\"event\": \"return\""), 1);
@@ -219,7 +215,6 @@ static reef_commit kinds_that_return(lifelong *f, bool divided, size_t threads) 
 }
 
 static void nets_that_follow_their_kinds(void **state) {
-    (void)state;
     only_of_three();
     same_root(SETTINGS("context_memory", "4194304", "boundaries", "contexts", "net_share", "0.5"),
               kinds_that_return, 1);
@@ -229,7 +224,6 @@ static void nets_that_follow_their_kinds(void **state) {
 
 // Rows change by a commit of all ranks only, and who reads them all is told how.
 static void a_shard_alone(void **state) {
-    (void)state;
     lifelong *f = NULL;
     reef_model *model = NULL;
     reef_commit last;
@@ -239,8 +233,7 @@ static void a_shard_alone(void **state) {
     begin_pool(f, true, 1);
     feed_kind(f, 0, PIECE, 3);
     last = commit(f);
-    reef_trainer_close(f->trainer);
-    f->trainer = NULL;
+    close_trainer(f);
     must_fail(reef_model_open(&model, f->store, NULL, NULL, &why), REEF_ERR_INVALID,
               "has only the rows that this rank owns");
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -260,7 +253,6 @@ static void a_shard_alone(void **state) {
 
 // A rank that fails in its share of a step must not leave the others waiting for it.
 static void a_failure_of_one_rank_is_that_of_all(void **state) {
-    (void)state;
     reef_status own = REEF_OK;
     char named[32];
     size_t last = reef_ranks_count(ranks) - 1, rank = reef_ranks_rank(ranks);

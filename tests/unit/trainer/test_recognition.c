@@ -20,10 +20,9 @@ static uint32_t draw(uint32_t *state) {
 
 // Words of the kind's own, in letters that all have.
 static void feed_words(lifelong *f, uint32_t kind, size_t count, uint32_t seed) {
-    uint8_t *text = malloc(count + LETTERS + 1);
+    uint8_t *text = room(count + LETTERS + 1);
     uint32_t words = 2654435761u * (kind + 1), order = 2246822519u * seed + kind;
     char word[WORDS][LETTERS];
-    assert_non_null(text);
     for (size_t w = 0; w < WORDS; w++)
         for (size_t i = 0; i < LETTERS; i++) word[w][i] = (char)('a' + draw(&words) % 26);
     for (size_t at = 0; at < count;) {
@@ -32,7 +31,6 @@ static void feed_words(lifelong *f, uint32_t kind, size_t count, uint32_t seed) 
         at += LETTERS + 1;
     }
     feed(f, text, count);
-    free(text);
 }
 
 // A pool of so many kinds.

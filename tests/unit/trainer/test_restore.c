@@ -99,8 +99,7 @@ static void in_place_too_and_the_state_before_can_still_be_evaluated(void **stat
     reef_commit goal = make_history(f, &snapshot);
     logits_of(f->store, "kept", 1, then);
     logits_of(f->store, NULL, 2, before);
-    reef_trainer_close(f->trainer);
-    f->trainer = NULL;
+    close_trainer(f);
     must(reef_pool_restore_in_place(f->store, "kept", true, &done, &why)); // tried only
     logits_of(f->store, NULL, 2, now);
     assert_memory_equal(now, before, bytes);
@@ -198,8 +197,7 @@ static void damage_words(const lifelong *f, const char *words) {
     FILE *file = fopen(path, "r+b");
     assert_non_null(file);
     size_t hits = 0, length = strlen(words);
-    char *window = calloc(1, length + 1);
-    assert_non_null(window);
+    char *window = room(length + 1);
     for (int letter; (letter = fgetc(file)) != EOF;) {
         memmove(window, window + 1, length);
         window[length - 1] = (char)letter;
@@ -211,7 +209,6 @@ static void damage_words(const lifelong *f, const char *words) {
     }
     assert_int_equal(fclose(file), 0);
     assert_true(hits > 0);
-    free(window);
 }
 
 static void with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses(void **state) {

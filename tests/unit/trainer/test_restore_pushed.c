@@ -26,13 +26,11 @@ static void push(lifelong *f, const char *id, const uint8_t *bytes, size_t count
 // What waits, up to `count` bytes, is trained and committed, and its journal trimmed.
 static size_t train_waiting(lifelong *f, size_t count) {
     size_t got, taken;
-    uint8_t *bytes = malloc(count);
-    assert_non_null(bytes);
+    uint8_t *bytes = room(count);
     uint64_t cursor = reef_trainer_cursor(f->trainer, PUSHED);
     must(reef_journal_read(f->store, PUSHED, cursor, bytes, count, &got, &why));
     must(reef_trainer_feed(f->trainer, PUSHED, bytes, got, &taken, NULL, &why));
     assert_int_equal(taken, got);
-    free(bytes);
     reef_commit last = commit(f);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_journal_trim(txn, PUSHED, cursor + got, &why));
@@ -298,12 +296,10 @@ static void walk_train(lifelong *f, walked *now, size_t most) {
 
 static void walk_restore(lifelong *f, const char *name, walked *before) {
     reef_restoration done;
-    reef_trainer_close(f->trainer);
-    f->trainer = NULL;
+    close_trainer(f);
     must(reef_pool_restore_in_place(f->store, name, false, &done, &why));
     memcpy(before->name, done.kept_as, sizeof(before->name));
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
 }
 
 static void a_long_walk_through_snapshots_neither_loses_nor_repeats_a_batch(void **state) {

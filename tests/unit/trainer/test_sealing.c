@@ -64,8 +64,7 @@ static void assert_exact_once_rounded(lifelong *f, const char *seal_dtype, reef_
     memcpy(root, generation_of(f, 0).root, sizeof(root));
     feed_kind(f, 2, 3000, 1);
     last = commit(f);
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
     again = commit(f);
     assert_memory_equal(last.root, again.root, REEF_HASH_BYTES);
     assert_memory_equal(root, generation_of(f, 0).root, sizeof(root));
@@ -86,14 +85,13 @@ static void a_rounded_generation_is_exact_from_then_on(void **state) {
 
 // Bits per byte of the last commit's model on the windows of the open generation's sample.
 static double loss_of_sample(const lifelong *f, const char *as_of, uint64_t *scored) {
-    reef_model *model = NULL;
     reef_reservoir sample;
     double bits = 0.0;
     must(reef_reservoir_init(&sample, &f->config, &why));
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     must(reef_reservoir_load(txn, &sample, &why));
     reef_txn_abort(txn);
-    must(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &why));
+    reef_model *model = model_of(f->store, as_of);
     *scored = 0;
     for (size_t slot = sample.old_slots; slot < sample.slots; slot++) {
         reef_score score = {0};
@@ -217,8 +215,7 @@ static void a_boundary_that_ended_half_way_is_never_kept(void **state) {
     assert_int_equal(reef_trainer_commit(f->trainer, NULL, &why), REEF_ERR_NO_MEMORY);
     assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &why), REEF_ERR_NO_MEMORY);
     assert_int_equal(reef_trainer_snapshot(f->trainer, "half", NULL, &why), REEF_ERR_NO_MEMORY);
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
     assert_int_equal(status_of(f).step, step);
     feed_kind(f, 0, 500, 2);
     assert_memory_not_equal(commit(f).root, before.root, sizeof(before.root));

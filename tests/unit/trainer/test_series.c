@@ -64,8 +64,7 @@ static void a_long_history_takes_bounded_space_and_has_no_gap(void **state) {
         add_points(f, &index, EACH);
         commit(f);
         if (i % 17 == 0) { // a new trainer starts counting
-            reef_trainer_close(f->trainer);
-            f->trainer = NULL;
+            close_trainer(f);
             reef_trainer_options options = {.threads = 1};
             must(reef_trainer_open(&f->trainer, f->store, &options, &why));
         }

@@ -32,7 +32,7 @@ static void frozen_experts_do_not_change_by_one_bit(void **state) {
     uint64_t changed;
     reef_key key = {.db = REEF_DB_EXPERTS, .generation = 0, .layer = 1, .block = 0};
     size_t row = 2 * 16, count = 36 * row;
-    float *before = calloc(count, sizeof(*before)), *after = calloc(count, sizeof(*after));
+    float *before = room(count * sizeof(*before)), *after = room(count * sizeof(*after));
     make_pool(f, 1);
     feed_kind(f, 0, 4000, 3);
     reef_freeze freeze = {.layer = 1, .first = 0, .last = 9, .dry_run = true};
@@ -54,8 +54,6 @@ static void frozen_experts_do_not_change_by_one_bit(void **state) {
     freeze.first = 40;
     freeze.last = 50;
     assert_int_equal(reef_trainer_freeze(f->trainer, &freeze, &changed, &why), REEF_ERR_INVALID);
-    free(before);
-    free(after);
 }
 
 static void a_grown_generation_goes_on_learning(void **state) {
@@ -68,8 +66,7 @@ static void a_grown_generation_goes_on_learning(void **state) {
     double before = status_of(f).bits_per_byte;
     feed_kind(f, 0, 6000, 4);
     assert_true(status_of(f).bits_per_byte < before);
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
     assert_int_equal(status_of(f).experts_open, 2 * 81);
 }
 
@@ -137,8 +134,7 @@ static void a_name_that_is_not_utf8_is_no_source(void **state) {
     commit(f); // and nothing was spoilt
     must(reef_trainer_feed(f->trainer, "caf\xc3\xa9", text, sizeof(text), &taken, NULL, &why));
     commit(f);
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
     assert_int_equal(reef_trainer_cursor(f->trainer, "caf\xc3\xa9"), sizeof(text));
 }
 
@@ -168,12 +164,10 @@ static void check_divergence(lifelong *f, const char *ffw) {
     must_fail(reef_trainer_feed(f->trainer, "test", text, 1, NULL, NULL, &why), REEF_ERR_INVALID,
               step);
     must_fail(reef_trainer_commit(f->trainer, NULL, &why), REEF_ERR_INVALID, step);
-    close_pool(f);
-    open_pool(f, 1);
+    open_again(f, 1);
     assert_memory_equal(f->trainer->last_commit.root, before.root, sizeof(before.root));
     assert_sound(f);
-    close_pool(f);
-    temp_dir_remove(f->pool);
+    remove_pool(f);
 }
 
 static void training_that_diverges_is_reported_and_not_kept(void **state) {

@@ -6,12 +6,11 @@
 
 // Share of a kind's bytes on which a generation fires.
 static double fires(lifelong *f, uint32_t generation, int kind) {
-    reef_model *model = NULL;
     uint8_t text[2000];
     double shares[16] = {0};
     reef_score score = {.fire_share = shares};
     lifelong_text(text, sizeof(text), kind, 77);
-    must(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &why));
+    reef_model *model = model_of(f->store, NULL);
     assert_true(reef_model_generation_count(model) <= 16);
     must(reef_model_score(model, text, sizeof(text), NULL, &score, NULL, NULL, &why));
     reef_model_close(model);
@@ -79,8 +78,7 @@ static void an_imported_generation_may_be_smaller_than_the_open_one(void **state
     pair *p = *state;
     p->a->config.side_new = 3;
     start(p);
-    close_pool(p->b);
-    open_pool(p->b, 1);
+    open_again(p->b, 1);
     must(reef_trainer_grow(p->b->trainer, 70, &why)); // of several blocks
     reef_import import = import_one(p->b, p->one);
     assert_int_equal(import.info.side, 3);
@@ -179,8 +177,7 @@ static void training_goes_on_as_from_any_commit(void **state) {
     open_pool(p->b, 2);
     feed_kind(p->b, 2, TEXT_BYTES, 1);
     commit(p->b);
-    close_pool(p->b);
-    open_pool(p->b, 1);
+    open_again(p->b, 1);
     seal(p->b);
     feed_kind(p->b, 3, 1000, 1);
     assert_memory_equal(commit(p->a).root, commit(p->b).root, REEF_HASH_BYTES);
@@ -205,8 +202,7 @@ static void assert_memory_travels(pair *p, const char *share) {
     // What comes next has a memory of its own.
     learn(p->b, 2);
     assert_true(bits_as_of(p->b, "1", 1) == bits_as_of(p->a, NULL, 1));
-    close_pool(p->b);
-    open_pool(p->b, 1);
+    open_again(p->b, 1);
     assert_true(bits_as_of(p->b, "1", 1) == bits_as_of(p->a, NULL, 1));
     assert_sound(p->b);
 }
@@ -220,8 +216,7 @@ static void and_where_there_is_no_net(void **state) {
 }
 
 static void copy_pool(const char *from, const char *to) {
-    reef_store *store = NULL;
-    must(reef_store_open(&store, from, NULL, &why));
+    reef_store *store = pool_open(from, false, false);
     must(reef_store_copy(store, to, NULL, &why));
     reef_store_close(store);
 }
@@ -230,8 +225,7 @@ static void copy_pool(const char *from, const char *to) {
 // on.
 static void begin_with(lifelong *f, const char *base, const char *memory, const char *share) {
     if (f->store != NULL) {
-        close_pool(f);
-        temp_dir_remove(f->pool);
+        remove_pool(f);
     }
     copy_pool(base, f->pool);
     old_pool_set(f->pool, "context_memory", memory);
@@ -290,20 +284,15 @@ static void a_generation_without_a_memory_joins_a_pool_with_memories(void **stat
     assert_sound(p->b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(another_pool_computes_the_same_bits),
-        SET_UP(and_with_every_kind_of_tensor),
-        SET_UP(and_with_rows_of_int8),
-        SET_UP(an_imported_generation_may_be_smaller_than_the_open_one),
-        SET_UP(under_another_number_it_is_the_same_generation),
-        SET_UP(a_stricter_gate_leaves_what_the_pool_has_learned),
-        SET_UP(it_may_stay_where_it_lies_in_the_map),
-        SET_UP(training_goes_on_as_from_any_commit),
-        SET_UP(a_memory_travels_with_its_generation),
-        SET_UP(and_where_there_is_no_net),
-        SET_UP(a_pool_that_cannot_ask_a_memory_refuses_it),
-        SET_UP(a_generation_without_a_memory_joins_a_pool_with_memories),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS(SET_UP(another_pool_computes_the_same_bits),
+      SET_UP(and_with_every_kind_of_tensor),
+      SET_UP(and_with_rows_of_int8),
+      SET_UP(an_imported_generation_may_be_smaller_than_the_open_one),
+      SET_UP(under_another_number_it_is_the_same_generation),
+      SET_UP(a_stricter_gate_leaves_what_the_pool_has_learned),
+      SET_UP(it_may_stay_where_it_lies_in_the_map),
+      SET_UP(training_goes_on_as_from_any_commit),
+      SET_UP(a_memory_travels_with_its_generation),
+      SET_UP(and_where_there_is_no_net),
+      SET_UP(a_pool_that_cannot_ask_a_memory_refuses_it),
+      SET_UP(a_generation_without_a_memory_joins_a_pool_with_memories))

@@ -27,11 +27,6 @@ static const reef_kind_head *head_of(const lifelong *f, uint32_t kind) {
     return NULL;
 }
 
-static void reopen(lifelong *f, size_t threads) {
-    close_pool(f);
-    open_pool(f, threads);
-}
-
 static lifelong_mould two; // kinds 0 and 1 have been learned
 
 // A pool of memories alone, since sealing fits a gate, that has learned two kinds; the second one's
@@ -63,7 +58,7 @@ static reef_commit learn(
         feed(f, bytes + at, count - at < piece ? count - at : piece);
         if (!restarts || (at / piece % 2 == 0 && at + piece < count)) continue;
         commit(f);
-        reopen(f, threads);
+        open_again(f, threads);
     }
     free(bytes);
     return commit(f);
@@ -71,9 +66,8 @@ static reef_commit learn(
 
 // bits_as_of for kinds 0 to `count` - 1 of one model: to open it costs more than to ask it.
 static void bits_of_kinds(const lifelong *f, const char *as_of, int count, double *bits) {
-    reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
-    must(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &why));
+    reef_model *model = model_of(f->store, as_of);
     for (int kind = 0; kind < count; kind++) {
         reef_score score = {0};
         lifelong_text(probe, sizeof(probe), kind, 99);
@@ -105,12 +99,11 @@ static void states_stay_what_they_were(void **state) {
         assert_true(bits_as_of(f, "early", 0) == early);
         assert_true(bits_as_of(f, "1", 0) == sealed);
         assert_true(bits_as_of(f, "now", 0) == now);
-        reopen(f, 2);
+        open_again(f, 2);
     }
     assert_sound(f);
     // Restored, it goes on as it went on then.
-    reef_trainer_close(f->trainer);
-    f->trainer = NULL;
+    close_trainer(f);
     must(reef_pool_restore_in_place(f->store, "early", false, &done, &why));
     reef_store_close(f->store);
     open_pool(f, 1);
@@ -141,7 +134,7 @@ static void a_long_visit_is_stored_as_tables(void **state) {
     commit(f);
     bits[3] = bits_as_of(f, "now", 0);
     assert_int_equal(head_of(f, 0)->visit.memory.checkpoint_bytes, tables);
-    reopen(f, 1);
+    open_again(f, 1);
     assert_true(bits_as_of(f, "1", 0) == bits[2]);
     assert_true(bits_as_of(f, "now", 0) == bits[3]);
     feed_kind(f, 0, SHORT, 11);
@@ -185,15 +178,13 @@ static void a_damaged_visit_is_named(void **state) {
             .db = REEF_DB_VISITS, .generation = 1, .name = i == 0 ? "tail" : "kinds"};
         txn = pool_begin(f->store, REEF_TXN_WRITE);
         must(reef_record_view(txn, &key, &view, &why));
-        uint8_t *bytes = malloc(view.bytes);
+        uint8_t *bytes = room(view.bytes);
         size_t count = view.bytes - (i == 0 ? 0 : 1);
-        assert_non_null(bytes);
         memcpy(bytes, view.data, view.bytes);
         if (i == 0) bytes[20] ^= 1;
         must(reef_record_put(txn, &key, REEF_BYTES, bytes, count, &why));
         last.step++;
         must(reef_txn_commit(txn, &last, &why));
-        free(bytes);
         must(reef_model_open(&model, f->store, "now", NULL, &why));
         const reef_lost_kind *lost = reef_model_lost_kinds(model, &lost_count);
         assert_int_equal(lost_count, 1);
@@ -213,8 +204,7 @@ static void a_chain_that_is_no_hash_is_damage(void **state) {
     begin_with_two(f);
     feed_kind(f, 0, SHORT, 3);
     (void)commit(f);
-    reef_trainer_close(f->trainer);
-    f->trainer = NULL;
+    close_trainer(f);
     damage_hash_in_state(f->store, 1, "\"kinds\"");
     must_fail(reef_trainer_open(&f->trainer, f->store, NULL, &why), REEF_ERR_CORRUPT,
               "malformed kind");
@@ -244,8 +234,7 @@ static reef_commit run_turns(lifelong *f,
                              size_t threads,
                              size_t piece,
                              bool restarts) {
-    uint8_t *bytes = malloc(TURNS_BYTES_MAX);
-    assert_non_null(bytes);
+    uint8_t *bytes = room(TURNS_BYTES_MAX);
     size_t count = turns(bytes, turn_count, turn);
     temp_dir_join(f->pool, f->dir, name);
     return learn(f, bytes, count, threads, piece, restarts);
