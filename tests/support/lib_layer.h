@@ -28,6 +28,34 @@ static inline reef_pool *lib_layer_new(const char *path, const reef_layer_option
     return lib_pool_open(path, 1, NULL, 2);
 }
 
+typedef struct layer_fixture {
+    char directory[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];
+    reef_pool *layer; // open for writing, in `path`
+    reef_tape *tape;
+} layer_fixture;
+
+static inline int layer_setup(void **state) {
+    layer_fixture *f = room(sizeof(*f));
+    const reef_layer_options options = lib_layer_options();
+    temp_dir_new(f->directory);
+    temp_dir_join(f->path, f->directory, "pool");
+    f->layer = lib_layer_new(f->path, &options);
+    must(reef_tape_new(&f->tape, &why));
+    *state = f;
+    return 0;
+}
+
+static inline int layer_teardown(void **state) {
+    layer_fixture *f = *state;
+    reef_tape_free(f->tape);
+    reef_pool_close(f->layer);
+    temp_dir_remove(f->directory);
+    return 0;
+}
+
+/** A test with a layer, and a tape for it. */
+#define LAYER_TEST(name) TEST_WITH(name, layer_setup, layer_teardown, layer_fixture *f)
+
 /**
  * Rows of batch number `batch` of a task, and what the layer should make of them: a fixed linear
  * map.

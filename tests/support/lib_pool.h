@@ -24,6 +24,9 @@ static inline int remove_directory(void **state) {
     return 0;
 }
 
+/** A test with a directory of its own. */
+#define DIRECTORY_TEST(name) TEST_WITH(name, make_directory, remove_directory, char *directory)
+
 static inline reef_pool *lib_pool_open(const char *path,
                                        int write,
                                        const char *as_of,

@@ -223,11 +223,18 @@ static inline reef_generation_record generation_of(const lifelong *f, uint32_t n
     return out;
 }
 
+static inline void keep_kinds(const reef_kind_list *list) {
+    keep(list->kinds);
+    keep(list->visits);
+}
+
+/** The kinds that there are now; the list lasts to the end of the program. */
 static inline reef_kind_list kinds_of(reef_store *store) {
     reef_kind_list list;
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
     must(reef_kind_list_read(txn, &list, &why));
     reef_txn_abort(txn);
+    keep_kinds(&list);
     return list;
 }
 
@@ -273,6 +280,10 @@ static inline int lifelong_setup_kinds(void **state) {
     choose(&f->config, "net_share", "0");
     return 0;
 }
+
+/** A test with a directory of its own, in which it makes its pool; and one of memories alone. */
+#define LIFELONG_TEST(name) TEST_WITH(name, lifelong_setup, lifelong_teardown, lifelong *f)
+#define KINDS_TEST(name) TEST_WITH(name, lifelong_setup_kinds, lifelong_teardown, lifelong *f)
 
 /** What a text of a kind costs as of any state, in bits, its context memories included. */
 static inline double bits_as_of(const lifelong *f, const char *as_of, int kind) {

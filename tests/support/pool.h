@@ -82,6 +82,9 @@ static inline int pool_teardown(void **state) {
     return 0;
 }
 
+/** A test in an empty pool of its own. */
+#define POOL_TEST(name) TEST_WITH(name, pool_setup, pool_teardown, pool_fixture *f)
+
 static inline void pool_close(pool_fixture *f) {
     reef_store_close(f->store);
     f->store = NULL;

@@ -120,13 +120,12 @@ static inline model_fixture *small_model(const char *const *settings) {
     return f;
 }
 
-static inline int setup_with(void **state, const char *expert, const char *score) {
-    *state = small_model((const char *const[]){"expert", expert, "score", score, NULL});
-    return 0;
+/** Of one kind of experts, chosen by one kind of scores. */
+static inline model_fixture *model_with(const char *expert, const char *score) {
+    return small_model((const char *const[]){"expert", expert, "score", score, NULL});
 }
 
-static inline int teardown(void **state) {
-    model_fixture *f = *state;
+static inline void free_model(model_fixture *f) {
     reef_activations_release(&f->acts);
     reef_network_release(&f->network);
     free(f->tokens);
@@ -135,7 +134,6 @@ static inline int teardown(void **state) {
     free(f->weight);
     free(f->choices);
     free(f);
-    return 0;
 }
 
 static inline void forward(model_fixture *f, reef_activations_mode mode) {

@@ -108,8 +108,9 @@ static void assert_same_memory(const reef_memory *left, const reef_memory *right
 
 // ---- learning -----------------------------------------------------------------------------------
 
-static void cutting_the_stream_into_calls_changes_no_bit(void **state) {
-    world *w = *state;
+#define WORLD_TEST(name) TEST_WITH(name, NULL, NULL, world *w)
+
+WORLD_TEST(cutting_the_stream_into_calls_changes_no_bit) {
     static float whole[LEARNED], cut[LEARNED];
     uint64_t seed = 103;
     reef_memory *a = new_memory(memory_bound);
@@ -135,8 +136,7 @@ static void cutting_the_stream_into_calls_changes_no_bit(void **state) {
     reef_memory_free(a);
 }
 
-static void every_kernel_gives_the_same_bits(void **state) {
-    world *w = *state;
+WORLD_TEST(every_kernel_gives_the_same_bits) {
     static float plain[LEARNED], plain_read[2][READ], bits[LEARNED], read[READ];
     const char *const names[] = {"scalar", "avx2", "avx512"}, *before = reef_kernels_name();
     reef_memory *first = NULL;
@@ -160,8 +160,7 @@ static void every_kernel_gives_the_same_bits(void **state) {
     assert_int_equal(reef_kernels_choose(before, NULL), REEF_OK);
 }
 
-static void a_text_is_predicted_better_the_second_time(void **state) {
-    world *w = *state;
+WORLD_TEST(a_text_is_predicted_better_the_second_time) {
     static float bits[2][LEARNED];
     reef_memory *memory = new_memory(memory_bound);
     for (int time = 0; time < 2; time++) learn(memory, w->learned, LEARNED, NULL, bits[time]);
@@ -171,7 +170,7 @@ static void a_text_is_predicted_better_the_second_time(void **state) {
     reef_memory_free(memory);
 }
 
-static void bytes_of_any_kind_are_learned(void **state) {
+WORLD_TEST(bytes_of_any_kind_are_learned) {
     enum { COUNT = 4000, KINDS = 6 };
     static uint8_t bytes[COUNT];
     static float bits[COUNT];
@@ -191,7 +190,7 @@ static void bytes_of_any_kind_are_learned(void **state) {
     }
 }
 
-static void a_memory_without_a_byte_predicts_evenly(void **state) {
+WORLD_TEST(a_memory_without_a_byte_predicts_evenly) {
     uint8_t byte = 'a';
     float bits = 0;
     reef_memory *memory = new_memory(memory_bound);
@@ -202,8 +201,7 @@ static void a_memory_without_a_byte_predicts_evenly(void **state) {
 
 // ---- sessions -----------------------------------------------------------------------------------
 
-static void the_same_session_twice_gives_the_same_bits(void **state) {
-    world *w = *state;
+WORLD_TEST(the_same_session_twice_gives_the_same_bits) {
     static float first[READ], second[READ];
     for (int frozen = 0; frozen < 2; frozen++) {
         read_once(w->memory, frozen, w->read, READ, first);
@@ -212,8 +210,7 @@ static void the_same_session_twice_gives_the_same_bits(void **state) {
     }
 }
 
-static void cutting_a_text_into_reads_changes_no_bit(void **state) {
-    world *w = *state;
+WORLD_TEST(cutting_a_text_into_reads_changes_no_bit) {
     static float whole[READ], cut[READ];
     uint64_t seed = 109;
     for (int frozen = 0; frozen < 2; frozen++) {
@@ -229,8 +226,7 @@ static void cutting_a_text_into_reads_changes_no_bit(void **state) {
     }
 }
 
-static void a_session_leaves_the_memory_as_it_was(void **state) {
-    world *w = *state;
+WORLD_TEST(a_session_leaves_the_memory_as_it_was) {
     static float with[READ], without[READ];
     reef_memory *a = new_memory(memory_bound), *b = new_memory(memory_bound);
     learn(a, w->learned, LEARNED, NULL, NULL);
@@ -247,8 +243,7 @@ static void a_session_leaves_the_memory_as_it_was(void **state) {
     reef_memory_free(b);
 }
 
-static void a_reset_session_is_a_new_one(void **state) {
-    world *w = *state;
+WORLD_TEST(a_reset_session_is_a_new_one) {
     static float fresh[READ], after[READ];
     for (int frozen = 0; frozen < 2; frozen++) {
         read_once(w->memory, frozen, w->read, READ, fresh);
@@ -268,8 +263,7 @@ static void a_reset_session_is_a_new_one(void **state) {
     reef_memory_session_close(NULL);
 }
 
-static void sessions_at_once_do_not_disturb_each_other(void **state) {
-    world *w = *state;
+WORLD_TEST(sessions_at_once_do_not_disturb_each_other) {
     static float alone[THREADS][READ], beside[THREADS][READ];
     reef_memory_session *sessions[THREADS];
     uint64_t seed = 113;
@@ -308,8 +302,7 @@ static void *run_reader(void *argument) {
     return NULL;
 }
 
-static void sessions_in_threads_equal_one_after_the_other(void **state) {
-    world *w = *state;
+WORLD_TEST(sessions_in_threads_equal_one_after_the_other) {
     static reader readers[THREADS];
     static float alone[READ];
     pthread_t threads[THREADS];
@@ -326,8 +319,7 @@ static void sessions_in_threads_equal_one_after_the_other(void **state) {
     }
 }
 
-static void a_session_adapts_to_its_text_and_a_frozen_one_does_not(void **state) {
-    world *w = *state;
+WORLD_TEST(a_session_adapts_to_its_text_and_a_frozen_one_does_not) {
     static uint8_t text[4 * READ / 3];
     static float bits[2][4 * READ / 3];
     enum { PART = READ / 3 };
@@ -347,8 +339,7 @@ static void a_session_adapts_to_its_text_and_a_frozen_one_does_not(void **state)
 // What a frozen session says depends on where it is (the last bytes, words, lines) and on the
 // memory, not on what it has read: after two beginnings that have nothing but their last lines in
 // common the rest of the text has the same bits.
-static void a_frozen_session_does_not_depend_on_what_it_read_before(void **state) {
-    world *w = *state;
+WORLD_TEST(a_frozen_session_does_not_depend_on_what_it_read_before) {
     enum { BEFORE = 2000, BETWEEN = 400, REST = READ - BETWEEN };
     static uint8_t text[BEFORE + BETWEEN + REST];
     static float bits[4][BEFORE + BETWEEN + REST];
@@ -372,8 +363,7 @@ static void a_frozen_session_does_not_depend_on_what_it_read_before(void **state
     assert_memory_not_equal(bits[0] + rest, bits[3] + rest, REST * sizeof(float));
 }
 
-static void a_frozen_session_changes_nothing_of_its_own_either(void **state) {
-    world *w = *state;
+WORLD_TEST(a_frozen_session_changes_nothing_of_its_own_either) {
     reef_predictor *memory = &w->memory->predictor;
     static float once[READ], twice[READ];
     static uint8_t text[READ];
@@ -390,8 +380,7 @@ static void a_frozen_session_changes_nothing_of_its_own_either(void **state) {
 }
 
 // A session that only predicts reads its memory's mixer, and copies it once it learns.
-static void a_session_that_learns_later_leaves_the_memory_as_it_was(void **state) {
-    world *w = *state;
+WORLD_TEST(a_session_that_learns_later_leaves_the_memory_as_it_was) {
     static float fresh[READ], frozen[READ], bits[READ];
     read_once(w->memory, false, w->read, READ, fresh);
     read_once(w->memory, true, w->read, READ, frozen);
@@ -414,8 +403,7 @@ static void a_session_that_learns_later_leaves_the_memory_as_it_was(void **state
     reef_memory_session_close(session);
 }
 
-static void a_session_of_an_empty_memory_learns_its_text(void **state) {
-    world *w = *state;
+WORLD_TEST(a_session_of_an_empty_memory_learns_its_text) {
     static float bits[2][READ];
     reef_memory *memory = new_memory(memory_bound);
     reef_memory_session *session = open_session(memory, false);
@@ -427,8 +415,7 @@ static void a_session_of_an_empty_memory_learns_its_text(void **state) {
 
 // ---- probabilities ------------------------------------------------------------------------------
 
-static void probabilities_are_within_their_range_and_make_the_bits(void **state) {
-    world *w = *state;
+WORLD_TEST(probabilities_are_within_their_range_and_make_the_bits) {
     static float bits[READ];
     for (int frozen = 0; frozen < 2; frozen++) {
         read_once(w->memory, frozen, w->read, READ, bits);
@@ -450,8 +437,7 @@ static void probabilities_are_within_their_range_and_make_the_bits(void **state)
 }
 
 // The two bits' probabilities sum to 65536 at every node, so those of the 256 bytes sum to one.
-static void the_chances_of_all_bytes_sum_to_one(void **state) {
-    world *w = *state;
+WORLD_TEST(the_chances_of_all_bytes_sum_to_one) {
     for (size_t at = 0; at < 12; at++) {
         double sum = 0.0;
         uint8_t text[64];
@@ -500,8 +486,7 @@ static void decode(
     reef_memory_session_close(session);
 }
 
-static void a_coder_gets_back_what_it_wrote_and_takes_the_bits_that_were_promised(void **state) {
-    world *w = *state;
+WORLD_TEST(a_coder_gets_back_what_it_wrote_and_takes_the_bits_that_were_promised) {
     static uint8_t text[READ], code[2 * READ + 8], decoded[READ];
     static float bits[READ];
     uint64_t seed = 137;
@@ -608,8 +593,7 @@ static void a_memory_without_options_has_the_default_bound(void **state) {
     reef_memory_free(memory);
 }
 
-static void statistics_count_what_was_learned(void **state) {
-    world *w = *state;
+WORLD_TEST(statistics_count_what_was_learned) {
     reef_memory_stats stats;
     reef_memory_read_stats(w->memory, &stats);
     assert_int_equal(stats.learned_bytes, LEARNED);
@@ -619,7 +603,7 @@ static void statistics_count_what_was_learned(void **state) {
     assert_true(stats.bytes <= stats.bytes_max);
 }
 
-static void inputs_have_names_of_their_own(void **state) {
+WORLD_TEST(inputs_have_names_of_their_own) {
     size_t count = reef_memory_input_count();
     assert_true(count > 10);
     for (size_t i = 0; i < count; i++) {
@@ -630,8 +614,7 @@ static void inputs_have_names_of_their_own(void **state) {
     }
 }
 
-static void shares_sum_to_one_and_hits_are_parts_of_the_bytes(void **state) {
-    world *w = *state;
+WORLD_TEST(shares_sum_to_one_and_hits_are_parts_of_the_bytes) {
     enum { INPUTS_MAX = 64 };
     double shares[INPUTS_MAX], hits[INPUTS_MAX], again[INPUTS_MAX], hits_again[INPUTS_MAX];
     size_t count = reef_memory_input_count();
@@ -658,8 +641,7 @@ static void shares_sum_to_one_and_hits_are_parts_of_the_bytes(void **state) {
     }
 }
 
-static void bytes_read_at_once_count_as_their_bits_do(void **state) {
-    world *w = *state;
+WORLD_TEST(bytes_read_at_once_count_as_their_bits_do) {
     enum { INPUTS_MAX = 64 };
     double shares[INPUTS_MAX], hits[INPUTS_MAX], by_bits[INPUTS_MAX], hits_by_bits[INPUTS_MAX];
     size_t count = reef_memory_input_count();
@@ -682,31 +664,6 @@ static void bytes_read_at_once_count_as_their_bits_do(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cutting_the_stream_into_calls_changes_no_bit),
-        cmocka_unit_test(every_kernel_gives_the_same_bits),
-        cmocka_unit_test(a_text_is_predicted_better_the_second_time),
-        cmocka_unit_test(bytes_of_any_kind_are_learned),
-        cmocka_unit_test(a_memory_without_a_byte_predicts_evenly),
-        cmocka_unit_test(the_same_session_twice_gives_the_same_bits),
-        cmocka_unit_test(cutting_a_text_into_reads_changes_no_bit),
-        cmocka_unit_test(a_session_leaves_the_memory_as_it_was),
-        cmocka_unit_test(a_reset_session_is_a_new_one),
-        cmocka_unit_test(sessions_at_once_do_not_disturb_each_other),
-        cmocka_unit_test(sessions_in_threads_equal_one_after_the_other),
-        cmocka_unit_test(a_session_adapts_to_its_text_and_a_frozen_one_does_not),
-        cmocka_unit_test(a_frozen_session_does_not_depend_on_what_it_read_before),
-        cmocka_unit_test(a_frozen_session_changes_nothing_of_its_own_either),
-        cmocka_unit_test(a_session_that_learns_later_leaves_the_memory_as_it_was),
-        cmocka_unit_test(a_session_of_an_empty_memory_learns_its_text),
-        cmocka_unit_test(probabilities_are_within_their_range_and_make_the_bits),
-        cmocka_unit_test(the_chances_of_all_bytes_sum_to_one),
-        cmocka_unit_test(a_coder_gets_back_what_it_wrote_and_takes_the_bits_that_were_promised),
-        cmocka_unit_test(statistics_count_what_was_learned),
-        cmocka_unit_test(inputs_have_names_of_their_own),
-        cmocka_unit_test(shares_sum_to_one_and_hits_are_parts_of_the_bytes),
-        cmocka_unit_test(bytes_read_at_once_count_as_their_bits_do),
-    };
     // They choose their bounds.
     const struct CMUnitTest own[] = {
         cmocka_unit_test(a_memory_grows_with_its_stream_and_keeps_its_bound),
@@ -715,6 +672,5 @@ int main(void) {
         cmocka_unit_test(a_memory_without_options_has_the_default_bound),
     };
     int failed = cmocka_run_group_tests_name("bounds", own, set_up, tear_down);
-    failed += cmocka_run_group_tests_name("memories", tests, set_up, tear_down);
-    return failed + cmocka_run_group_tests_name("wide memories", tests, set_up_wide, tear_down);
+    return failed + test_run(set_up, tear_down) + test_run(set_up_wide, tear_down);
 }

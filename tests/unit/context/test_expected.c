@@ -25,7 +25,7 @@ static reef_memory *memory_of(uint64_t seed, uint8_t *text) {
     return memory;
 }
 
-static void what_repeats_is_trusted_and_costs_little(void **state) {
+PLAIN_TEST(what_repeats_is_trusted_and_costs_little) {
     static uint8_t text[TEXT];
     uint64_t seed = 7;
     draw_text(seed, text);
@@ -66,7 +66,7 @@ static size_t read_to_trusted(reef_memory_session *session, const uint8_t *text)
     return 0;
 }
 
-static void its_bits_make_the_probability_of_the_byte(void **state) {
+PLAIN_TEST(its_bits_make_the_probability_of_the_byte) {
     static uint8_t text[TEXT];
     reef_memory *memory = memory_of(11, text);
     reef_memory_session *session = open_session(memory, false);
@@ -88,7 +88,7 @@ static void its_bits_make_the_probability_of_the_byte(void **state) {
 }
 
 // Whichever bit contradicts: each byte costs what the distribution said of it.
-static void every_other_byte_costs_what_was_said_of_it(void **state) {
+PLAIN_TEST(every_other_byte_costs_what_was_said_of_it) {
     static uint8_t text[TEXT];
     reef_memory *memory = memory_of(13, text);
     for (int frozen = 0; frozen < 2; frozen++) {
@@ -114,7 +114,7 @@ static void every_other_byte_costs_what_was_said_of_it(void **state) {
 }
 
 // A net has the trees of a trusted byte looked at, and changes nothing of them.
-static void a_net_changes_nothing_of_what_trusted_bytes_teach(void **state) {
+PLAIN_TEST(a_net_changes_nothing_of_what_trusted_bytes_teach) {
     static uint8_t text[TEXT];
     static reef_net_prediction net[TEXT];
     uint64_t seed = 17;
@@ -149,7 +149,7 @@ static int elected_by(reef_predictor *p, size_t one, size_t other) {
     return p->expected_byte.byte;
 }
 
-static void of_equal_votes_the_shorter_context_wins(void **state) {
+PLAIN_TEST(of_equal_votes_the_shorter_context_wins) {
     static uint8_t text[TEXT];
     reef_memory *memory = memory_of(23, text);
     size_t ties = 0;
@@ -173,8 +173,4 @@ static void of_equal_votes_the_shorter_context_wins(void **state) {
     reef_memory_free(memory);
 }
 
-TESTS(ALONE(what_repeats_is_trusted_and_costs_little),
-      ALONE(of_equal_votes_the_shorter_context_wins),
-      ALONE(its_bits_make_the_probability_of_the_byte),
-      ALONE(every_other_byte_costs_what_was_said_of_it),
-      ALONE(a_net_changes_nothing_of_what_trusted_bytes_teach))
+RUN_TESTS

@@ -10,7 +10,7 @@
 
 // ---- bit histories ------------------------------------------------------------------------------
 
-static void every_state_is_reached_from_none(void **state) {
+PLAIN_TEST(every_state_is_reached_from_none) {
     const reef_histories *table = reef_histories_table();
     bool reached[256] = {true};
     uint8_t queue[256] = {REEF_HISTORY_NONE};
@@ -28,7 +28,7 @@ static void every_state_is_reached_from_none(void **state) {
 }
 
 // No other state is entered again as "never seen", and what came last is never forgotten.
-static void a_state_has_seen_the_bit_that_led_to_it(void **state) {
+PLAIN_TEST(a_state_has_seen_the_bit_that_led_to_it) {
     const reef_histories *table = reef_histories_table();
     for (size_t h = 0; h < table->count; h++) {
         assert_int_equal(table->visits[h], table->zeros[h] + table->ones[h]);
@@ -46,7 +46,7 @@ static void a_state_has_seen_the_bit_that_led_to_it(void **state) {
     }
 }
 
-static void the_first_three_bits_are_kept_in_their_order(void **state) {
+PLAIN_TEST(the_first_three_bits_are_kept_in_their_order) {
     const reef_histories *table = reef_histories_table();
     bool taken[256] = {false};
     for (uint32_t length = 0; length <= 3; length++)
@@ -62,7 +62,7 @@ static void the_first_three_bits_are_kept_in_their_order(void **state) {
         }
 }
 
-static void a_run_counts_its_bits(void **state) {
+PLAIN_TEST(a_run_counts_its_bits) {
     const reef_histories *table = reef_histories_table();
     for (int bit = 0; bit < 2; bit++) {
         uint8_t h = REEF_HISTORY_NONE;
@@ -76,7 +76,7 @@ static void a_run_counts_its_bits(void **state) {
     }
 }
 
-static void the_mirror_is_an_involution_and_commutes_with_next(void **state) {
+PLAIN_TEST(the_mirror_is_an_involution_and_commutes_with_next) {
     const reef_histories *table = reef_histories_table();
     for (size_t h = 0; h < table->count; h++) {
         uint8_t mirror = table->mirror[h];
@@ -88,7 +88,7 @@ static void the_mirror_is_an_involution_and_commutes_with_next(void **state) {
     }
 }
 
-static void other_bits_shorten_a_long_run(void **state) {
+PLAIN_TEST(other_bits_shorten_a_long_run) {
     const reef_histories *table = reef_histories_table();
     for (int bit = 0; bit < 2; bit++) {
         uint8_t h = table->run[REEF_HISTORY_RUN_MAX][bit];
@@ -102,7 +102,7 @@ static void other_bits_shorten_a_long_run(void **state) {
 
 // ---- log odds -----------------------------------------------------------------------------------
 
-static void squash_is_monotone_symmetrical_and_logistic(void **state) {
+PLAIN_TEST(squash_is_monotone_symmetrical_and_logistic) {
     const reef_logistic *t = reef_logistic_tables();
     assert_int_equal(reef_squash(t, 0), 32768);
     for (int32_t odds = -REEF_ODDS_MAX; odds <= REEF_ODDS_MAX; odds++) {
@@ -115,7 +115,7 @@ static void squash_is_monotone_symmetrical_and_logistic(void **state) {
     }
 }
 
-static void clipped_odds_stay_in_the_tables(void **state) {
+PLAIN_TEST(clipped_odds_stay_in_the_tables) {
     assert_int_equal(reef_odds_clip(INT32_MAX), REEF_ODDS_MAX);
     assert_int_equal(reef_odds_clip(INT32_MIN), -REEF_ODDS_MAX);
     for (int32_t odds = -REEF_ODDS_MAX; odds <= REEF_ODDS_MAX; odds++)
@@ -124,7 +124,7 @@ static void clipped_odds_stay_in_the_tables(void **state) {
     assert_int_equal(reef_odds_clip(-REEF_ODDS_MAX - 1), -REEF_ODDS_MAX);
 }
 
-static void stretch_is_odd_and_monotone(void **state) {
+PLAIN_TEST(stretch_is_odd_and_monotone) {
     const reef_logistic *t = reef_logistic_tables();
     for (uint32_t p = 0; p < 65536; p++) {
         int32_t odds = reef_stretch(t, p);
@@ -136,7 +136,7 @@ static void stretch_is_odd_and_monotone(void **state) {
 
 // Stretch keeps the upper 12 bits, so it knows a cell of 16 probabilities and means its middle;
 // it names whole log odds, whose probabilities may lie further apart than a cell.
-static void stretch_inverts_squash_within_a_cell(void **state) {
+PLAIN_TEST(stretch_inverts_squash_within_a_cell) {
     const reef_logistic *t = reef_logistic_tables();
     for (uint32_t p = 32768; p < 65536; p++) {
         int32_t odds = reef_stretch(t, p);
@@ -169,7 +169,7 @@ static reef_chance checked_after(reef_chance chance, int bit) {
     return next;
 }
 
-static void rates_fall_and_stay_positive(void **state) {
+PLAIN_TEST(rates_fall_and_stay_positive) {
     const int32_t *rates = reef_chance_rates();
     for (int n = 0; n <= REEF_CHANCE_LIMIT; n++) {
         assert_true(rates[n] > 0 && rates[n] < 32768);
@@ -177,14 +177,14 @@ static void rates_fall_and_stay_positive(void **state) {
     }
 }
 
-static void a_chance_begins_as_the_probability_that_it_is_given(void **state) {
+PLAIN_TEST(a_chance_begins_as_the_probability_that_it_is_given) {
     for (uint32_t p = 0; p < 65536; p++) {
         assert_int_equal(reef_chance_p(reef_chance_of(p)), p);
         assert_int_equal(count_of(reef_chance_of(p)), 0);
     }
 }
 
-static void a_chance_is_that_of_the_plain_arithmetic(void **state) {
+PLAIN_TEST(a_chance_is_that_of_the_plain_arithmetic) {
     uint64_t seed = 9;
     for (int i = 0; i < 300000; i++) {
         const uint32_t extremes[] = {0, 1, 63, 64, 65, 1u << 21, (1u << 22) - 65, (1u << 22) - 1};
@@ -197,7 +197,7 @@ static void a_chance_is_that_of_the_plain_arithmetic(void **state) {
     }
 }
 
-static void a_chance_moves_towards_the_bit_from_every_start(void **state) {
+PLAIN_TEST(a_chance_moves_towards_the_bit_from_every_start) {
     for (uint32_t p = 0; p < 65536; p++)
         for (int bit = 0; bit < 2; bit++) {
             reef_chance chance = reef_chance_of(p);
@@ -205,7 +205,7 @@ static void a_chance_moves_towards_the_bit_from_every_start(void **state) {
         }
 }
 
-static void a_chance_stays_in_range_after_any_bits(void **state) {
+PLAIN_TEST(a_chance_stays_in_range_after_any_bits) {
     uint64_t seed = 3;
     for (int repeat = 0; repeat < 3000; repeat++) {
         reef_chance chance = reef_chance_of((uint32_t)draw_int(&seed, 0, 65535));
@@ -215,7 +215,7 @@ static void a_chance_stays_in_range_after_any_bits(void **state) {
     }
 }
 
-static void a_chance_that_sees_one_kind_alone_becomes_nearly_certain(void **state) {
+PLAIN_TEST(a_chance_that_sees_one_kind_alone_becomes_nearly_certain) {
     for (int bit = 0; bit < 2; bit++) {
         reef_chance chance = reef_chance_of(32768);
         for (int n = 0; n < 100000; n++) chance = checked_after(chance, bit);
@@ -225,7 +225,7 @@ static void a_chance_that_sees_one_kind_alone_becomes_nearly_certain(void **stat
     }
 }
 
-static void a_chance_becomes_the_share_of_ones(void **state) {
+PLAIN_TEST(a_chance_becomes_the_share_of_ones) {
     uint64_t seed = 5;
     for (int ones = 1; ones < 16; ones++) {
         reef_chance chance = reef_chance_of(32768);
@@ -238,20 +238,4 @@ static void a_chance_becomes_the_share_of_ones(void **state) {
     }
 }
 
-TESTS(ALONE(every_state_is_reached_from_none),
-      ALONE(a_state_has_seen_the_bit_that_led_to_it),
-      ALONE(the_first_three_bits_are_kept_in_their_order),
-      ALONE(a_run_counts_its_bits),
-      ALONE(the_mirror_is_an_involution_and_commutes_with_next),
-      ALONE(other_bits_shorten_a_long_run),
-      ALONE(squash_is_monotone_symmetrical_and_logistic),
-      ALONE(clipped_odds_stay_in_the_tables),
-      ALONE(stretch_is_odd_and_monotone),
-      ALONE(stretch_inverts_squash_within_a_cell),
-      ALONE(rates_fall_and_stay_positive),
-      ALONE(a_chance_begins_as_the_probability_that_it_is_given),
-      ALONE(a_chance_is_that_of_the_plain_arithmetic),
-      ALONE(a_chance_moves_towards_the_bit_from_every_start),
-      ALONE(a_chance_stays_in_range_after_any_bits),
-      ALONE(a_chance_that_sees_one_kind_alone_becomes_nearly_certain),
-      ALONE(a_chance_becomes_the_share_of_ones))
+RUN_TESTS

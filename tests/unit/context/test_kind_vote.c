@@ -61,7 +61,7 @@ static void assert_first(const reef_kind_vote *vote, uint32_t kind, uint32_t num
     assert_int_equal(kinds[0], number);
 }
 
-static void each_text_names_its_kind_among_many(void **state) {
+PLAIN_TEST(each_text_names_its_kind_among_many) {
     reef_kind_vote *vote = new_vote();
     // Backwards: the table is as wide as it gets at once.
     for (uint32_t k = KINDS; k-- > 0;) set_kind(vote, k, k);
@@ -69,7 +69,7 @@ static void each_text_names_its_kind_among_many(void **state) {
     reef_kind_vote_free(vote);
 }
 
-static void the_order_in_which_kinds_came_leaves_no_trace(void **state) {
+PLAIN_TEST(the_order_in_which_kinds_came_leaves_no_trace) {
     reef_kind_vote *grown = new_vote(), *wide = new_vote();
     for (uint32_t k = 0; k < KINDS; k++) set_kind(grown, k, k + 1); // another one first
     for (uint32_t k = 0; k < KINDS; k++) set_kind(grown, k, k);
@@ -86,7 +86,7 @@ static void the_order_in_which_kinds_came_leaves_no_trace(void **state) {
     reef_kind_vote_free(wide);
 }
 
-static void a_kind_without_text_has_no_vote(void **state) {
+PLAIN_TEST(a_kind_without_text_has_no_vote) {
     uint8_t text[READ];
     uint32_t kinds[4];
     reef_kind_vote *vote = new_vote();
@@ -100,7 +100,7 @@ static void a_kind_without_text_has_no_vote(void **state) {
     reef_kind_vote_free(vote);
 }
 
-static void texts_shorter_than_a_context_name_nobody(void **state) {
+PLAIN_TEST(texts_shorter_than_a_context_name_nobody) {
     uint8_t text[READ];
     uint32_t kinds[4];
     reef_kind_vote *vote = new_vote();
@@ -112,7 +112,7 @@ static void texts_shorter_than_a_context_name_nobody(void **state) {
     reef_kind_vote_free(vote);
 }
 
-static void kinds_with_too_few_votes_are_left_out(void **state) {
+PLAIN_TEST(kinds_with_too_few_votes_are_left_out) {
     uint8_t text[READ];
     uint32_t all[8], some[8];
     reef_kind_vote *vote = new_vote();
@@ -136,7 +136,7 @@ static void kinds_with_too_few_votes_are_left_out(void **state) {
 }
 
 // A memory that learned two kinds one after the other is named by texts of both.
-static void all_of_a_long_text_counts(void **state) {
+PLAIN_TEST(all_of_a_long_text_counts) {
     reef_kind_vote *vote = new_vote();
     uint8_t *text = room(LONG);
     text_of(5, 1, LONG / 2, text);
@@ -149,7 +149,7 @@ static void all_of_a_long_text_counts(void **state) {
 }
 
 // In 300 kB the small sample has a piece of 4 kB in every 20 kB.
-static void a_large_sample_has_short_passages_of_a_long_text(void **state) {
+PLAIN_TEST(a_large_sample_has_short_passages_of_a_long_text) {
     enum { PASSAGE = 8000, BACK = 151000 };
     uint8_t *text = room(LONG), read[READ];
     uint32_t kinds[4];
@@ -170,12 +170,4 @@ static void a_large_sample_has_short_passages_of_a_long_text(void **state) {
     reef_memory_free(memory);
 }
 
-WORLD_TESTS(NULL,
-            free_memories,
-            ALONE(each_text_names_its_kind_among_many),
-            ALONE(the_order_in_which_kinds_came_leaves_no_trace),
-            ALONE(a_kind_without_text_has_no_vote),
-            ALONE(texts_shorter_than_a_context_name_nobody),
-            ALONE(kinds_with_too_few_votes_are_left_out),
-            ALONE(all_of_a_long_text_counts),
-            ALONE(a_large_sample_has_short_passages_of_a_long_text))
+RUN_TESTS_IN(NULL, free_memories)

@@ -127,7 +127,7 @@ static void check_cuts(uint64_t bytes_max, size_t count, int cuts, bool with_net
     reef_memory_free(b);
 }
 
-static void a_restored_memory_learns_on_to_the_same_bits(void **state) {
+PLAIN_TEST(a_restored_memory_learns_on_to_the_same_bits) {
     check_cuts(REEF_MEMORY_BYTES_MIN, TEXT, 12, false, 311); // grows to its bound, text too
     check_cuts(0, TEXT / 6, 8, false, 313);
     check_cuts(0, TEXT / 6, 8, true, 317);
@@ -136,7 +136,7 @@ static void a_restored_memory_learns_on_to_the_same_bits(void **state) {
 }
 
 // Positions go round in a ring of 256 KiB, of a memory of the smallest bound.
-static void a_text_that_has_gone_round_is_kept(void **state) {
+PLAIN_TEST(a_text_that_has_gone_round_is_kept) {
     enum { PIECE = 50000, PIECES = 6 };
     static uint8_t text[PIECE];
     static float plain[PIECE], bits[PIECE];
@@ -158,7 +158,7 @@ static void a_text_that_has_gone_round_is_kept(void **state) {
     reef_memory_free(b);
 }
 
-static void sessions_of_a_restored_memory_read_the_same_bits(void **state) {
+PLAIN_TEST(sessions_of_a_restored_memory_read_the_same_bits) {
     enum { COUNT = 8000, READ = 2000 };
     static uint8_t text[COUNT + READ];
     static float bits[2][READ];
@@ -189,7 +189,7 @@ static reef_memory *small_memory(uint64_t bytes_max, uint64_t seed, size_t count
     return memory;
 }
 
-static void what_a_fetch_returns_is_returned(void **state) {
+PLAIN_TEST(what_a_fetch_returns_is_returned) {
     reef_memory *memory = small_memory(WIDE, 349, 3000), *copy = NULL;
     stored s = store(memory);
     for (s.fails = 1; s.fails <= s.count; s.fails++) {
@@ -220,7 +220,7 @@ static size_t part_of(const stored *s, const char *name) {
     return i;
 }
 
-static void values_that_no_memory_has_are_refused(void **state) {
+PLAIN_TEST(values_that_no_memory_has_are_refused) {
     reef_memory *memory = small_memory(REEF_MEMORY_BYTES_MIN, 353, 3000);
     stored s = store(memory);
     uint8_t header[REEF_MEMORY_HEADER_BYTES], *at = s.data[0];
@@ -280,7 +280,7 @@ static void values_that_no_memory_has_are_refused(void **state) {
 }
 
 // What differs from it is stored, so it must be for ever what it was.
-static void what_a_mixer_begins_with_is_part_of_the_format(void **state) {
+PLAIN_TEST(what_a_mixer_begins_with_is_part_of_the_format) {
     static reef_mix_state first;
     uint64_t sum = 0xCBF29CE484222325ull; // FNV-1a
     reef_mix_state_init(&first);
@@ -290,7 +290,7 @@ static void what_a_mixer_begins_with_is_part_of_the_format(void **state) {
 }
 
 // So that the mixer of a young memory takes no space.
-static void a_mixer_is_stored_as_what_differs_from_a_new_one(void **state) {
+PLAIN_TEST(a_mixer_is_stored_as_what_differs_from_a_new_one) {
     reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
     stored s = store(memory);
     size_t mixer = part_of(&s, "mixer");
@@ -302,7 +302,7 @@ static void a_mixer_is_stored_as_what_differs_from_a_new_one(void **state) {
     reef_memory_free(memory);
 }
 
-static void flipped_bits_are_refused_or_do_no_harm(void **state) {
+PLAIN_TEST(flipped_bits_are_refused_or_do_no_harm) {
     enum { TRIALS = 60, COUNT = 4000 };
     static uint8_t text[COUNT];
     static reef_net_prediction net[COUNT];
@@ -343,7 +343,7 @@ static void flipped_bits_are_refused_or_do_no_harm(void **state) {
 }
 
 // As far as the ring reaches, which is a sixteenth of the bound here.
-static void the_end_of_the_stream_is_kept_as_text(void **state) {
+PLAIN_TEST(the_end_of_the_stream_is_kept_as_text) {
     enum { KEPT = 256 << 10, ALL = KEPT + 70000 };
     uint8_t *text = room(ALL), *out = room(ALL);
     uint64_t draw = 3;
@@ -373,7 +373,7 @@ static const uint8_t *view_part(const stored *s, const char *name, size_t *bytes
     return NULL;
 }
 
-static void facts_of_stored_parts_are_those_of_the_memory(void **state) {
+PLAIN_TEST(facts_of_stored_parts_are_those_of_the_memory) {
     uint64_t seed = 5;
     reef_memory_stats whole, facts;
     uint8_t *text = room(TEXT);
@@ -407,7 +407,7 @@ static void facts_of_stored_parts_are_those_of_the_memory(void **state) {
     reef_memory_free(memory);
 }
 
-static void inputs_are_counted_while_it_learns_and_never_stored(void **state) {
+PLAIN_TEST(inputs_are_counted_while_it_learns_and_never_stored) {
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX], sum = 0.0;
     uint64_t seed = 6;
     uint8_t *text = room(TEXT);
@@ -431,14 +431,4 @@ static void inputs_are_counted_while_it_learns_and_never_stored(void **state) {
     reef_memory_free(memory);
 }
 
-TESTS(ALONE(a_restored_memory_learns_on_to_the_same_bits),
-      ALONE(a_text_that_has_gone_round_is_kept),
-      ALONE(the_end_of_the_stream_is_kept_as_text),
-      ALONE(sessions_of_a_restored_memory_read_the_same_bits),
-      ALONE(what_a_fetch_returns_is_returned),
-      ALONE(values_that_no_memory_has_are_refused),
-      ALONE(what_a_mixer_begins_with_is_part_of_the_format),
-      ALONE(a_mixer_is_stored_as_what_differs_from_a_new_one),
-      ALONE(flipped_bits_are_refused_or_do_no_harm),
-      ALONE(facts_of_stored_parts_are_those_of_the_memory),
-      ALONE(inputs_are_counted_while_it_learns_and_never_stored))
+RUN_TESTS

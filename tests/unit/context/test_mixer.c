@@ -87,7 +87,7 @@ static void assert_agrees(void (*fill)(uint64_t *seed, arrays *a)) {
             }
 }
 
-static void kernels_agree_on_random_and_extreme_inputs(void **state) {
+PLAIN_TEST(kernels_agree_on_random_and_extreme_inputs) {
     assert_agrees(NULL);
 }
 
@@ -103,7 +103,7 @@ static void fill_with_limits(uint64_t *seed, arrays *a) {
 }
 
 // Every weight saturates or comes back from the other end, and sums are as large as they get.
-static void kernels_agree_where_everything_is_at_its_limit(void **state) {
+PLAIN_TEST(kernels_agree_where_everything_is_at_its_limit) {
     assert_agrees(fill_with_limits);
 }
 
@@ -112,11 +112,11 @@ static void fill_with_halves(uint64_t *seed, arrays *a) {
     for (size_t k = 0; k < SETS_MAX; k++) a->rate[k] = draw_int(seed, 0, 1) ? 1 << 14 : -(1 << 14);
 }
 
-static void kernels_agree_where_changes_lie_between_two_numbers(void **state) {
+PLAIN_TEST(kernels_agree_where_changes_lie_between_two_numbers) {
     assert_agrees(fill_with_halves);
 }
 
-static void learning_from_the_error_brings_the_sum_nearer_to_the_bit(void **state) {
+PLAIN_TEST(learning_from_the_error_brings_the_sum_nearer_to_the_bit) {
     uint64_t seed = 23;
     int16_t in[32], weights[32] = {0}, *w[1] = {weights};
     for (size_t i = 0; i < 32; i++) in[i] = (int16_t)draw_int(&seed, -2000, 2000);
@@ -136,13 +136,7 @@ static int run_with(const reef_mix_kernels *kernels) {
     print_message("kernels: %s\n", kernels->name);
     tested = kernels;
     int failed = reef_mix_kernels_chosen() != kernels;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels_agree_on_random_and_extreme_inputs),
-        cmocka_unit_test(kernels_agree_where_everything_is_at_its_limit),
-        cmocka_unit_test(kernels_agree_where_changes_lie_between_two_numbers),
-        cmocka_unit_test(learning_from_the_error_brings_the_sum_nearer_to_the_bit),
-    };
-    failed += cmocka_run_group_tests(tests, NULL, NULL);
+    failed += test_run(NULL, NULL);
     return failed + (reef_kernels_choose(before, NULL) != REEF_OK);
 }
 

@@ -63,7 +63,7 @@ static void draw_probabilities(uint64_t *seed, float *probabilities) {
 
 // ---- the prediction -----------------------------------------------------------------------------
 
-static void the_odds_of_a_byte_are_those_of_sums_of_halves(void **state) {
+PLAIN_TEST(the_odds_of_a_byte_are_those_of_sums_of_halves) {
     static float probabilities[256];
     uint64_t seed = 223;
     for (int time = 0; time < 200; time++) {
@@ -86,7 +86,7 @@ static void the_odds_of_a_byte_are_those_of_sums_of_halves(void **state) {
     }
 }
 
-static void numbers_that_are_no_probabilities_say_nothing(void **state) {
+PLAIN_TEST(numbers_that_are_no_probabilities_say_nothing) {
     static float probabilities[256];
     const float wrong[] = {NAN, INFINITY, -1.0f, 0.0f};
     for (size_t k = 0; k < sizeof(wrong) / sizeof(*wrong); k++) {
@@ -113,7 +113,7 @@ static void draw_net(uint64_t *seed,
     }
 }
 
-static void a_net_that_is_right_is_trusted_soon(void **state) {
+PLAIN_TEST(a_net_that_is_right_is_trusted_soon) {
     enum { SOON = 400 };
     static uint8_t noise[READ];
     static reef_net_prediction net[READ];
@@ -141,7 +141,7 @@ static void a_net_that_is_right_is_trusted_soon(void **state) {
     reef_memory_free(memory);
 }
 
-static void a_net_that_knows_nothing_costs_little(void **state) {
+PLAIN_TEST(a_net_that_knows_nothing_costs_little) {
     static reef_net_prediction net[READ];
     static float with[READ], without[READ];
     uint64_t seed = 229;
@@ -163,7 +163,7 @@ static void a_net_that_knows_nothing_costs_little(void **state) {
 }
 
 // The layer with a net lies above: below it everything is as if there were none.
-static void a_memory_learns_the_same_with_a_net_and_without(void **state) {
+PLAIN_TEST(a_memory_learns_the_same_with_a_net_and_without) {
     enum { PARTS_MAX = 16 };
     static reef_net_prediction net[READ];
     static float with[READ], without[READ];
@@ -195,7 +195,7 @@ static void a_memory_learns_the_same_with_a_net_and_without(void **state) {
     reef_memory_free(b);
 }
 
-static void a_layer_begins_the_same_in_any_memory(void **state) {
+PLAIN_TEST(a_layer_begins_the_same_in_any_memory) {
     reef_memory *memory = learned_memory();
     reef_net_state *a = room(sizeof(*a)), *b = room(sizeof(*b));
     memset(a, 0, sizeof(*a));
@@ -206,7 +206,7 @@ static void a_layer_begins_the_same_in_any_memory(void **state) {
     reef_memory_free(memory);
 }
 
-static void predictions_without_tokens_are_none(void **state) {
+PLAIN_TEST(predictions_without_tokens_are_none) {
     static reef_net_prediction net[READ];
     static float plain[READ], bits[READ];
     uint64_t seed = 239;
@@ -221,7 +221,7 @@ static void predictions_without_tokens_are_none(void **state) {
     reef_memory_free(b);
 }
 
-static void any_odds_and_tokens_are_taken(void **state) {
+PLAIN_TEST(any_odds_and_tokens_are_taken) {
     static reef_net_prediction net[READ];
     static float bits[READ];
     uint64_t seed = 241;
@@ -236,7 +236,7 @@ static void any_odds_and_tokens_are_taken(void **state) {
     reef_memory_free(memory);
 }
 
-static void every_kernel_gives_the_same_bits_with_a_net(void **state) {
+PLAIN_TEST(every_kernel_gives_the_same_bits_with_a_net) {
     static reef_net_prediction net[READ];
     static float plain[READ], bits[READ];
     const char *const names[] = {"scalar", "avx2", "avx512"}, *before = reef_kernels_name();
@@ -254,7 +254,7 @@ static void every_kernel_gives_the_same_bits_with_a_net(void **state) {
 }
 
 // A session that meets the first net does what the memory does that meets it.
-static void a_session_and_its_memory_give_the_same_bits(void **state) {
+PLAIN_TEST(a_session_and_its_memory_give_the_same_bits) {
     static reef_net_prediction net[READ];
     static float of_session[READ], again[READ], of_memory[READ];
     uint64_t seed = 257;
@@ -283,7 +283,7 @@ static void a_session_and_its_memory_give_the_same_bits(void **state) {
     }
 }
 
-static void the_net_is_an_input_with_a_name_a_share_and_hits(void **state) {
+PLAIN_TEST(the_net_is_an_input_with_a_name_a_share_and_hits) {
     enum { INPUTS_MAX = 64 };
     static reef_net_prediction net[READ];
     double shares[INPUTS_MAX], hits[INPUTS_MAX];
@@ -311,7 +311,7 @@ static void the_net_is_an_input_with_a_name_a_share_and_hits(void **state) {
 
 // ---- bit by bit, and whole distributions --------------------------------------------------------
 
-static void predicts_with_a_distribution_are_those_of_reading(void **state) {
+PLAIN_TEST(predicts_with_a_distribution_are_those_of_reading) {
     enum { COUNT = 300 };
     static float probabilities[COUNT][256], bits[COUNT];
     static reef_net_prediction net[COUNT];
@@ -378,7 +378,7 @@ static void check_distribution(const reef_memory *memory,
     assert_true(fabs(sum - 1.0) < 1e-9);
 }
 
-static void a_distribution_has_the_products_of_its_paths(void **state) {
+PLAIN_TEST(a_distribution_has_the_products_of_its_paths) {
     static float probabilities[256];
     uint64_t seed = 271;
     reef_memory *memory = learned_memory();
@@ -395,7 +395,7 @@ static void a_distribution_has_the_products_of_its_paths(void **state) {
     reef_memory_free(memory);
 }
 
-static void a_distribution_changes_nothing(void **state) {
+PLAIN_TEST(a_distribution_changes_nothing) {
     enum { COUNT = 400 };
     static float plain[READ], bits[READ], probabilities[256];
     static reef_net_prediction net[READ];
@@ -433,7 +433,7 @@ static void a_distribution_changes_nothing(void **state) {
 
 // ---- bytes that pass by -------------------------------------------------------------------------
 
-static void what_was_skipped_is_where_the_text_is(void **state) {
+PLAIN_TEST(what_was_skipped_is_where_the_text_is) {
     static float read[READ], skipped[READ], cold[READ];
     reef_memory *memory = learned_memory();
     size_t half = READ / 2;
@@ -462,7 +462,7 @@ static void what_was_skipped_is_where_the_text_is(void **state) {
     reef_memory_free(memory);
 }
 
-static void skipping_teaches_nothing_and_costs_no_page(void **state) {
+PLAIN_TEST(skipping_teaches_nothing_and_costs_no_page) {
     static float first[READ], second[READ];
     reef_memory *memory = learned_memory();
     reef_memory_session *session = open_session(memory, false);
@@ -489,24 +489,5 @@ static void skipping_teaches_nothing_and_costs_no_page(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_odds_of_a_byte_are_those_of_sums_of_halves),
-        cmocka_unit_test(numbers_that_are_no_probabilities_say_nothing),
-        cmocka_unit_test(a_net_that_is_right_is_trusted_soon),
-        cmocka_unit_test(a_net_that_knows_nothing_costs_little),
-        cmocka_unit_test(a_memory_learns_the_same_with_a_net_and_without),
-        cmocka_unit_test(a_layer_begins_the_same_in_any_memory),
-        cmocka_unit_test(predictions_without_tokens_are_none),
-        cmocka_unit_test(any_odds_and_tokens_are_taken),
-        cmocka_unit_test(every_kernel_gives_the_same_bits_with_a_net),
-        cmocka_unit_test(a_session_and_its_memory_give_the_same_bits),
-        cmocka_unit_test(the_net_is_an_input_with_a_name_a_share_and_hits),
-        cmocka_unit_test(predicts_with_a_distribution_are_those_of_reading),
-        cmocka_unit_test(a_distribution_has_the_products_of_its_paths),
-        cmocka_unit_test(a_distribution_changes_nothing),
-        cmocka_unit_test(what_was_skipped_is_where_the_text_is),
-        cmocka_unit_test(skipping_teaches_nothing_and_costs_no_page),
-    };
-    int failed = cmocka_run_group_tests_name("memories", tests, set_up, NULL);
-    return failed + cmocka_run_group_tests_name("wide memories", tests, set_up_wide, NULL);
+    return test_run(set_up, NULL) + test_run(set_up_wide, NULL);
 }

@@ -63,7 +63,7 @@ static reef_memory_sizes grow_all(uint64_t bytes_max, void (*on_size)(const reef
     return sizes;
 }
 
-static void no_memory_grows_beyond_what_a_reader_accepts(void **state) {
+PLAIN_TEST(no_memory_grows_beyond_what_a_reader_accepts) {
     for (uint64_t bytes_max = REEF_MEMORY_BYTES_MIN; bytes_max <= REEF_MEMORY_BYTES_MAX;
          bytes_max += bytes_max / 41)
         grow_all(bytes_max, NULL);
@@ -77,7 +77,7 @@ static void no_memory_grows_beyond_what_a_reader_accepts(void **state) {
 }
 
 // A bound that no memory may have yet has room for all of its text and its index as well.
-static void shares_of_the_bound_are_counted_in_64_bits(void **state) {
+PLAIN_TEST(shares_of_the_bound_are_counted_in_64_bits) {
     for (uint64_t bytes_max = REEF_MEMORY_BYTES_MAX; bytes_max <= 64ull << 30; bytes_max *= 2) {
         uint64_t text = reef_memory_text_bound(bytes_max);
         uint64_t index = 64ull << reef_memory_table_max_log2(bytes_max, REEF_TABLE_INDEX);
@@ -192,7 +192,7 @@ static void read_back_each(const reef_memory_sizes *sizes) {
     read_back(sizes, reef_memory_sizes_bytes(sizes) <= 16 << 20);
 }
 
-static void every_size_that_tables_can_reach_is_read_back(void **state) {
+PLAIN_TEST(every_size_that_tables_can_reach_is_read_back) {
     for (size_t i = 0; i < BOUND_COUNT; i++) {
         sizes_seen = 0;
         const reef_memory_sizes last = grow_all(BOUNDS[i], read_back_each);
@@ -246,7 +246,7 @@ static void pass(uint64_t position, const uint8_t *text, float *learned, float *
     reef_memory_free(memory);
 }
 
-static void a_memory_learns_the_same_wherever_in_the_stream_it_is(void **state) {
+PLAIN_TEST(a_memory_learns_the_same_wherever_in_the_stream_it_is) {
     static uint8_t text[TEXT];
     static float first[TEXT], learned[TEXT], first_read[READ], read[READ];
     // Nothing special is at the first; then where a word's bits end, signed and not, and far
@@ -270,7 +270,4 @@ static void a_memory_learns_the_same_wherever_in_the_stream_it_is(void **state) 
     assert_true(sum_of(first + TEXT / 2, TEXT / 2) < 0.1 * sum_of(first, TEXT / 2));
 }
 
-TESTS(ALONE(no_memory_grows_beyond_what_a_reader_accepts),
-      ALONE(shares_of_the_bound_are_counted_in_64_bits),
-      ALONE(every_size_that_tables_can_reach_is_read_back),
-      ALONE(a_memory_learns_the_same_wherever_in_the_stream_it_is))
+RUN_TESTS

@@ -72,7 +72,7 @@ static void write_lines(lines_fixture *f, size_t count) {
     }
 }
 
-static void a_view_reads_its_base_and_writes_to_itself_alone(void **state) {
+PLAIN_TEST(a_view_reads_its_base_and_writes_to_itself_alone) {
     lines_fixture f;
     open_lines(&f, LINES);
     assert_lines(&f.view, f.in_view);
@@ -86,7 +86,7 @@ static void a_view_reads_its_base_and_writes_to_itself_alone(void **state) {
     close_lines(&f);
 }
 
-static void a_reset_view_forgets_what_was_written(void **state) {
+PLAIN_TEST(a_reset_view_forgets_what_was_written) {
     lines_fixture f;
     open_lines(&f, LINES);
     for (int text = 0; text < 20; text++) {
@@ -103,7 +103,7 @@ static void a_reset_view_forgets_what_was_written(void **state) {
     close_lines(&f);
 }
 
-static void two_views_of_a_table_are_apart(void **state) {
+PLAIN_TEST(two_views_of_a_table_are_apart) {
     lines_fixture f;
     reef_lines other;
     open_lines(&f, LINES);
@@ -122,7 +122,7 @@ static void two_views_of_a_table_are_apart(void **state) {
 
 // The assert in reef_lines_copy and the sanitizers look on: every line of a large view is
 // copied, with as many reserved each time as are then written, in one text and in the next.
-static void lines_never_run_out_within_what_was_reserved(void **state) {
+PLAIN_TEST(lines_never_run_out_within_what_was_reserved) {
     lines_fixture f;
     open_lines(&f, LINES_LARGE);
     const int most[] = {1, 7, 130, REEF_CHUNK_LINES};
@@ -142,7 +142,7 @@ static void lines_never_run_out_within_what_was_reserved(void **state) {
     close_lines(&f);
 }
 
-static void a_reset_view_takes_no_more_memory(void **state) {
+PLAIN_TEST(a_reset_view_takes_no_more_memory) {
     lines_fixture f;
     open_lines(&f, LINES_LARGE);
     size_t chunks = 0;
@@ -182,7 +182,7 @@ static int plain_find(const reef_cell_line *line, uint16_t check) {
     return -1;
 }
 
-static void a_cell_is_found_as_a_plain_loop_finds_it(void **state) {
+PLAIN_TEST(a_cell_is_found_as_a_plain_loop_finds_it) {
     uint64_t seed = 31;
     alignas(REEF_LINE_BYTES) reef_cell_line line;
     for (int repeat = 0; repeat < 30000; repeat++) {
@@ -201,7 +201,7 @@ static int worth_of(const reef_cell_line *line, int cell) {
     return reef_histories_table()->visits[line->history[cell]];
 }
 
-static void a_new_cell_replaces_the_one_that_has_seen_least(void **state) {
+PLAIN_TEST(a_new_cell_replaces_the_one_that_has_seen_least) {
     uint64_t seed = 37;
     alignas(REEF_LINE_BYTES) reef_cell_line line;
     for (int repeat = 0; repeat < 30000; repeat++) {
@@ -228,7 +228,7 @@ static void a_new_cell_replaces_the_one_that_has_seen_least(void **state) {
     }
 }
 
-static void among_equals_the_oldest_makes_room_and_trees_go_last(void **state) {
+PLAIN_TEST(among_equals_the_oldest_makes_room_and_trees_go_last) {
     const reef_histories *table = reef_histories_table();
     alignas(REEF_LINE_BYTES) reef_cell_line line = {.hand = 7};
     for (uint16_t n = 0; n < 100; n++) {
@@ -255,7 +255,7 @@ static void fill_cell(reef_cell_line *line, int cell, uint32_t hash) {
     if (hash % 5 == 0) line->history[cell] = REEF_CELL_TREES;
 }
 
-static void doubling_keeps_every_cell_and_what_is_in_it(void **state) {
+PLAIN_TEST(doubling_keeps_every_cell_and_what_is_in_it) {
     const reef_histories *table = reef_histories_table();
     enum { HASHES = 60000, LINES_FIRST = 1 << REEF_CELL_LINES_MIN_LOG2 };
     uint32_t *hashes = room(HASHES * sizeof(*hashes));
@@ -302,7 +302,7 @@ static void doubling_keeps_every_cell_and_what_is_in_it(void **state) {
     reef_lines_release(&cells);
 }
 
-static void doubling_keeps_the_order_of_age(void **state) {
+PLAIN_TEST(doubling_keeps_the_order_of_age) {
     const reef_histories *table = reef_histories_table();
     for (int turn = 0; turn < 12; turn++) {
         reef_lines cells, larger;
@@ -328,7 +328,7 @@ static void doubling_keeps_the_order_of_age(void **state) {
 
 // ---- slots --------------------------------------------------------------------------------------
 
-static void a_slot_is_the_keys_own_or_the_one_that_has_seen_least(void **state) {
+PLAIN_TEST(a_slot_is_the_keys_own_or_the_one_that_has_seen_least) {
     const reef_histories *table = reef_histories_table();
     uint64_t seed = 43;
     alignas(REEF_LINE_BYTES) uint8_t line[REEF_LINE_BYTES];
@@ -364,7 +364,7 @@ static void a_slot_is_the_keys_own_or_the_one_that_has_seen_least(void **state) 
     }
 }
 
-static void lower_trees_of_two_nibbles_that_differ_at_last_share_a_line(void **state) {
+PLAIN_TEST(lower_trees_of_two_nibbles_that_differ_at_last_share_a_line) {
     uint64_t seed = 47;
     for (int repeat = 0; repeat < 5000; repeat++) {
         uint32_t name = (uint32_t)draw_bits(&seed) >> 4;
@@ -417,7 +417,7 @@ static trees_count compare_doubled(const reef_predictor *p, const reef_lines *do
     return n;
 }
 
-static void trees_move_with_a_memory_that_grows(void **state) {
+PLAIN_TEST(trees_move_with_a_memory_that_grows) {
     enum { STEP = 4096, STEPS = 40 };
     uint8_t *text = room(STEP * STEPS);
     uint64_t seed = 53;
@@ -471,7 +471,7 @@ static void draw_bytes(uint64_t *seed, size_t count, uint8_t *bytes) {
     for (size_t i = 0; i < count; i++) bytes[i] = (uint8_t)draw_bits(seed);
 }
 
-static void a_ring_keeps_its_bytes_as_it_grows_and_forgets_the_oldest(void **state) {
+PLAIN_TEST(a_ring_keeps_its_bytes_as_it_grows_and_forgets_the_oldest) {
     const uint64_t begins[] = {0,        1,         77777, UINT32_MAX - 20000, UINT32_MAX - 3,
                                1u << 31, 1ull << 40};
     static uint8_t bytes[TEXT];
@@ -497,7 +497,7 @@ static void a_ring_keeps_its_bytes_as_it_grows_and_forgets_the_oldest(void **sta
     }
 }
 
-static void without_a_reserve_a_ring_forgets_and_does_not_grow(void **state) {
+PLAIN_TEST(without_a_reserve_a_ring_forgets_and_does_not_grow) {
     static uint8_t bytes[200];
     uint64_t seed = 61;
     reef_text_ring ring;
@@ -547,7 +547,7 @@ static void assert_view_continues(uint64_t begin, uint32_t in_base) {
     reef_text_release(&base);
 }
 
-static void a_view_continues_its_base(void **state) {
+PLAIN_TEST(a_view_continues_its_base) {
     const uint64_t begins[] = {0, UINT32_MAX - 5000, UINT32_MAX - 12000, 1ull << 40};
     const uint32_t counts[] = {0, 1, 1000, 8192, 12000};
     for (size_t b = 0; b < sizeof(begins) / sizeof(*begins); b++)
@@ -652,7 +652,7 @@ static void assert_matches(uint32_t shortest, int symbols, uint64_t seed) {
     close_match(&w);
 }
 
-static void a_followed_match_really_occurred_and_few_are_missed(void **state) {
+PLAIN_TEST(a_followed_match_really_occurred_and_few_are_missed) {
     for (uint64_t seed = 71; seed < 73; seed++)
         for (int symbols = 2; symbols <= 8; symbols += 3) {
             assert_matches(6, symbols, seed);
@@ -661,7 +661,7 @@ static void a_followed_match_really_occurred_and_few_are_missed(void **state) {
         }
 }
 
-static void a_match_is_given_up_after_some_wrong_bytes(void **state) {
+PLAIN_TEST(a_match_is_given_up_after_some_wrong_bytes) {
     static uint8_t bytes[400];
     match_world w;
     uint64_t seed = 79;
@@ -682,7 +682,7 @@ static void a_match_is_given_up_after_some_wrong_bytes(void **state) {
     close_match(&w);
 }
 
-static void what_is_not_learned_is_not_found(void **state) {
+PLAIN_TEST(what_is_not_learned_is_not_found) {
     static uint8_t bytes[300];
     uint64_t seed = 83;
     for (size_t i = 0; i < 100; i++)
@@ -699,7 +699,7 @@ static void what_is_not_learned_is_not_found(void **state) {
     close_match(&w);
 }
 
-static void a_doubled_index_finds_what_it_found(void **state) {
+PLAIN_TEST(a_doubled_index_finds_what_it_found) {
     enum { COUNT = 6000, HALF = 3000 };
     static uint8_t bytes[COUNT];
     uint64_t seed = 89;
@@ -720,7 +720,7 @@ static void a_doubled_index_finds_what_it_found(void **state) {
     close_match(&w);
 }
 
-static void classes_of_length_grow_with_it(void **state) {
+PLAIN_TEST(classes_of_length_grow_with_it) {
     uint32_t last = 0;
     for (uint32_t length = 0; length <= REEF_MATCH_LENGTH_MAX; length++) {
         uint32_t class = reef_match_length_class(length);
@@ -731,24 +731,4 @@ static void classes_of_length_grow_with_it(void **state) {
     assert_int_equal(last, 31);
 }
 
-TESTS(ALONE(a_view_reads_its_base_and_writes_to_itself_alone),
-      ALONE(a_reset_view_forgets_what_was_written),
-      ALONE(two_views_of_a_table_are_apart),
-      ALONE(lines_never_run_out_within_what_was_reserved),
-      ALONE(a_reset_view_takes_no_more_memory),
-      ALONE(a_cell_is_found_as_a_plain_loop_finds_it),
-      ALONE(a_new_cell_replaces_the_one_that_has_seen_least),
-      ALONE(among_equals_the_oldest_makes_room_and_trees_go_last),
-      ALONE(doubling_keeps_every_cell_and_what_is_in_it),
-      ALONE(doubling_keeps_the_order_of_age),
-      ALONE(a_slot_is_the_keys_own_or_the_one_that_has_seen_least),
-      ALONE(lower_trees_of_two_nibbles_that_differ_at_last_share_a_line),
-      ALONE(trees_move_with_a_memory_that_grows),
-      ALONE(a_ring_keeps_its_bytes_as_it_grows_and_forgets_the_oldest),
-      ALONE(without_a_reserve_a_ring_forgets_and_does_not_grow),
-      ALONE(a_view_continues_its_base),
-      ALONE(a_followed_match_really_occurred_and_few_are_missed),
-      ALONE(a_match_is_given_up_after_some_wrong_bytes),
-      ALONE(what_is_not_learned_is_not_found),
-      ALONE(a_doubled_index_finds_what_it_found),
-      ALONE(classes_of_length_grow_with_it))
+RUN_TESTS

@@ -203,7 +203,7 @@ static void check_all_trees(uint64_t bytes_max, size_t text) {
     }
 }
 
-static void trees_are_those_that_the_bytes_of_each_context_make(void **state) {
+PLAIN_TEST(trees_are_those_that_the_bytes_of_each_context_make) {
     check_all_trees(REEF_MEMORY_BYTES_MIN, TREES_TEXT);
     // A wide memory, and less text: two of its contexts are soon told apart by 28 bits no more.
     check_all_trees(REEF_MEMORY_BYTES_NARROW + 1, TREES_TEXT / 2);
@@ -211,7 +211,7 @@ static void trees_are_those_that_the_bytes_of_each_context_make(void **state) {
 
 // A text whose contexts of three bytes come again and those of eight mostly do not, in a memory
 // that has room for a half of them, and then bytes that nothing foresees.
-static void contexts_that_come_again_keep_their_cells(void **state) {
+PLAIN_TEST(contexts_that_come_again_keep_their_cells) {
     enum { LEARNED = 24000, NOISE = 200000 };
     static uint8_t text[LEARNED];
     uint64_t words = 101, seed = 163;
@@ -237,5 +237,4 @@ static void contexts_that_come_again_keep_their_cells(void **state) {
     reef_memory_free(memory);
 }
 
-TESTS(ALONE(trees_are_those_that_the_bytes_of_each_context_make),
-      ALONE(contexts_that_come_again_keep_their_cells))
+RUN_TESTS

@@ -43,7 +43,7 @@ static void check_product(matrices *m,
     }
 }
 
-static void product_agrees_with_naive_loops(void **state) {
+PLAIN_TEST(product_agrees_with_naive_loops) {
     const size_t sizes[] = {0, 1, 2, 5, 16, 33, 64, 67};
     enum { SIZES = sizeof(sizes) / sizeof(*sizes) };
     matrices *m = room(sizeof(*m));
@@ -63,7 +63,7 @@ static void product_agrees_with_naive_loops(void **state) {
 
 enum { ROWS = 48, WIDTH = 96, DEPTH = 130 };
 
-static void a_row_does_not_depend_on_its_neighbours(void **state) {
+PLAIN_TEST(a_row_does_not_depend_on_its_neighbours) {
     static float a[ROWS * DEPTH], b[DEPTH * WIDTH], c[ROWS * WIDTH], expected[ROWS * WIDTH];
     uint64_t seed = 2;
     for (int transpose_b = 0; transpose_b < 2; transpose_b++) {
@@ -97,7 +97,7 @@ static void one_product(void *context, size_t piece) {
     reef_gemm(false, false, ROWS, WIDTH, DEPTH, 1, p->a, DEPTH, p->b, WIDTH, 0, p->c[piece], WIDTH);
 }
 
-static void products_at_the_same_time_have_the_same_bits(void **state) {
+PLAIN_TEST(products_at_the_same_time_have_the_same_bits) {
     many_products *p = room(sizeof(*p));
     uint64_t seed = 3;
     draw_floats(&seed, ROWS * DEPTH, p->a, -1, 1);
@@ -112,12 +112,12 @@ static void products_at_the_same_time_have_the_same_bits(void **state) {
     reef_thread_pool_free(workers);
 }
 
-static void the_kernels_of_blas_have_a_name(void **state) {
+PLAIN_TEST(the_kernels_of_blas_have_a_name) {
     assert_true(strlen(reef_gemm_name()) > 0);
 }
 
 // test_numerics runs this with the kernels for Prescott as well.
-static void slow_products_are_explained(void **state) {
+PLAIN_TEST(slow_products_are_explained) {
     const char *name = reef_gemm_name(), *set = getenv("OPENBLAS_CORETYPE");
     char *before = set == NULL ? NULL : strdup(set);
     bool slow = false;
@@ -133,8 +133,4 @@ static void slow_products_are_explained(void **state) {
     free(before);
 }
 
-TESTS(ALONE(product_agrees_with_naive_loops),
-      ALONE(a_row_does_not_depend_on_its_neighbours),
-      ALONE(products_at_the_same_time_have_the_same_bits),
-      ALONE(the_kernels_of_blas_have_a_name),
-      ALONE(slow_products_are_explained))
+RUN_TESTS

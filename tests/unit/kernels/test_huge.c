@@ -8,7 +8,7 @@
 
 #include <sys/mman.h>
 
-static void arrays_are_zero_and_aligned(void **state) {
+PLAIN_TEST(arrays_are_zero_and_aligned) {
     static const size_t counts[] = {1,
                                     63,
                                     1000,
@@ -28,7 +28,7 @@ static void arrays_are_zero_and_aligned(void **state) {
     reef_huge_page_free(NULL, 5, 4);
 }
 
-static void touching_keeps_the_values(void **state) {
+PLAIN_TEST(touching_keeps_the_values) {
     const size_t count = ((size_t)35 << 20) / sizeof(uint32_t) + 3;
     reef_thread_pool *workers = NULL;
     must(reef_thread_pool_new(&workers, 3, &why));
@@ -50,11 +50,9 @@ static void touching_keeps_the_values(void **state) {
     reef_thread_pool_free(workers);
 }
 
-static void what_no_machine_has_is_refused(void **state) {
+PLAIN_TEST(what_no_machine_has_is_refused) {
     assert_null(reef_huge_page_new(SIZE_MAX / 2, 4));
     assert_null(reef_huge_page_new(SIZE_MAX / 8, 4));
 }
 
-TESTS(ALONE(arrays_are_zero_and_aligned),
-      ALONE(touching_keeps_the_values),
-      ALONE(what_no_machine_has_is_refused))
+RUN_TESTS

@@ -54,7 +54,7 @@ static void check_dot(size_t D, size_t offset) {
     assert_memory_equal(&value, &again, sizeof(value));
 }
 
-static void dot_is_the_sum_of_products(void **state) {
+PLAIN_TEST(dot_is_the_sum_of_products) {
     for_every_size(check_dot);
 }
 
@@ -73,7 +73,7 @@ static void check_axpy(size_t D, size_t offset) {
     }
 }
 
-static void axpy_adds_a_multiple_and_touches_nothing_else(void **state) {
+PLAIN_TEST(axpy_adds_a_multiple_and_touches_nothing_else) {
     for_every_size(check_axpy);
 }
 
@@ -103,7 +103,7 @@ static void check_rows(size_t D, size_t offset) {
     }
 }
 
-static void gathered_rows_have_the_bits_of_single_ones(void **state) {
+PLAIN_TEST(gathered_rows_have_the_bits_of_single_ones) {
     for_every_size(check_rows);
 }
 
@@ -141,7 +141,7 @@ static void check_rows_i8(size_t D, size_t offset) {
     for (size_t k = 0; k < ROWS; k++) free((void *)i8_pointers[k]);
 }
 
-static void int8_rows_have_the_bits_of_whole_numbers_and_a_scale(void **state) {
+PLAIN_TEST(int8_rows_have_the_bits_of_whole_numbers_and_a_scale) {
     for_every_size(check_rows_i8);
 }
 
@@ -155,7 +155,7 @@ static void assert_i8(size_t D, const float *x, float scale, const int8_t *value
     assert_memory_equal(row + REEF_I8_SCALE_BYTES, values, D);
 }
 
-static void int8_rounds_to_the_nearest_multiple_of_a_scale(void **state) {
+PLAIN_TEST(int8_rounds_to_the_nearest_multiple_of_a_scale) {
     // Half way to even; the largest in size is 127 or -127.
     assert_i8(6, (float[]){0.5f, 1.5f, -2.5f, 63.4f, 126.6f, -127}, 1,
               (int8_t[]){0, 2, -2, 63, 127, -127});
@@ -187,7 +187,7 @@ static void int8_rounds_to_the_nearest_multiple_of_a_scale(void **state) {
 
 // Rows are allocations of just their size, so that a load beyond one shows under the sanitizer; a
 // prefetch there, on unmapped pages, too, must do nothing.
-static void prefetching_beyond_a_row_is_harmless(void **state) {
+PLAIN_TEST(prefetching_beyond_a_row_is_harmless) {
     for (size_t D = 1; D <= SIZE_MAX_TESTED; D++) {
         float *row = room(D * sizeof(*row)), *x = room(D * sizeof(*x)), out[2];
         int8_t *whole = room(REEF_I8_SCALE_BYTES + D);
@@ -218,7 +218,7 @@ static void check_exp(size_t D, size_t offset) {
     assert_memory_equal(x + offset, y + offset, D * sizeof(*x)); // in place
 }
 
-static void exp_is_within_two_ulp_of_libm(void **state) {
+PLAIN_TEST(exp_is_within_two_ulp_of_libm) {
     for_every_size(check_exp);
     float x[CAPACITY], y[CAPACITY];
     for (int block = -104 * 4; block < 90 * 4; block++) {
@@ -235,7 +235,7 @@ static void exp_is_within_two_ulp_of_libm(void **state) {
     }
 }
 
-static void exp_is_exact_at_its_ends(void **state) {
+PLAIN_TEST(exp_is_exact_at_its_ends) {
     const float x[] = {0,      -0.0f,    -INFINITY, INFINITY, NAN,    -NAN,
                        -1e30f, -FLT_MAX, -104.5f,   FLT_MAX,  88.73f, 1e30f};
     const float expected[] = {1, 1, 0, INFINITY, NAN, NAN, 0, 0, 0, INFINITY, INFINITY, INFINITY};
@@ -279,11 +279,11 @@ static void check_softmax(size_t D, size_t offset) {
     assert_true(fabs(total - 1) < 1e-6);
 }
 
-static void softmax_agrees_with_libm_and_sums_to_one(void **state) {
+PLAIN_TEST(softmax_agrees_with_libm_and_sums_to_one) {
     for_every_size(check_softmax);
 }
 
-static void softmax_holds_at_extremes(void **state) {
+PLAIN_TEST(softmax_holds_at_extremes) {
     for (size_t D = 1; D <= 40; D++) {
         float row[40];
         for (size_t d = 0; d < D; d++) row[d] = 3e38f;
@@ -319,11 +319,11 @@ static void check_gelu(size_t D, size_t offset) {
     }
 }
 
-static void gelu_agrees_with_its_definition(void **state) {
+PLAIN_TEST(gelu_agrees_with_its_definition) {
     for_every_size(check_gelu);
 }
 
-static void gelu_holds_at_extremes(void **state) {
+PLAIN_TEST(gelu_holds_at_extremes) {
     const float x[] = {0, 50, -50, 1e20f, -1e20f, FLT_MAX, -FLT_MAX};
     const float gelu[] = {0, 50, 0, 1e20f, 0, FLT_MAX, 0};
     const float slope[] = {0.5f, 1, 0, 1, 0, 1, 0};
@@ -363,7 +363,7 @@ static void check_gelu_backward(size_t D, size_t offset) {
     assert_memory_equal(d_y + offset, d_x + offset, D * sizeof(*d_x)); // in place
 }
 
-static void gelu_backward_is_the_slope_of_gelu(void **state) {
+PLAIN_TEST(gelu_backward_is_the_slope_of_gelu) {
     for_every_size(check_gelu_backward);
 }
 
@@ -379,7 +379,7 @@ static double gelu_loss(void *context) {
     return loss;
 }
 
-static void gelu_backward_agrees_with_finite_differences(void **state) {
+PLAIN_TEST(gelu_backward_agrees_with_finite_differences) {
     gelu_loss_context c;
     float d_x[37];
     uint64_t seed = 5;
@@ -426,11 +426,11 @@ static void check_adam(size_t D, size_t offset) {
     }
 }
 
-static void adam_follows_the_algorithm_in_double(void **state) {
+PLAIN_TEST(adam_follows_the_algorithm_in_double) {
     for_every_size(check_adam);
 }
 
-static void adam_with_no_gradient_yet_moves_nothing(void **state) {
+PLAIN_TEST(adam_with_no_gradient_yet_moves_nothing) {
     const reef_adam adam = {
         .learning_rate = 1e-3f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
     float param[19], m[19] = {0}, v[19] = {0};
@@ -471,7 +471,7 @@ static void check_average(size_t D, size_t offset) {
         if (d < offset || d >= offset + D) assert_true(average[d] == first[d]);
 }
 
-static void an_average_follows_its_definition_in_double(void **state) {
+PLAIN_TEST(an_average_follows_its_definition_in_double) {
     for_every_size(check_average);
 }
 
@@ -491,7 +491,7 @@ static void check_exact_average(size_t D, size_t offset) {
     assert_memory_equal(average + offset, param + offset, D * sizeof(*param));
 }
 
-static void an_average_is_that_of_the_plain_kernel(void **state) {
+PLAIN_TEST(an_average_is_that_of_the_plain_kernel) {
     for_every_size(check_exact_average);
 }
 
@@ -543,7 +543,7 @@ static void check_denormal(size_t D, size_t offset) {
         assert_true(fabs(y[d] - exp(-90.0 - (double)(d % 12))) <= 8 * (double)UNIT);
 }
 
-static void denormal_numbers_are_not_flushed_to_zero(void **state) {
+PLAIN_TEST(denormal_numbers_are_not_flushed_to_zero) {
     for_every_size(check_denormal);
 }
 
@@ -600,14 +600,14 @@ static void check_special(size_t D, size_t place, float special) {
     }
 }
 
-static void what_is_not_finite_stays_where_it_belongs(void **state) {
+PLAIN_TEST(what_is_not_finite_stays_where_it_belongs) {
     static const float SPECIAL[] = {NAN, INFINITY, -INFINITY};
     for (size_t D = 1; D <= SIZE_MAX_TESTED; D++)
         for (size_t place = 0; place < D; place += 1 + D / 16)
             for (size_t i = 0; i < 3; i++) check_special(D, place, SPECIAL[i]);
 }
 
-static void topk_is_that_of_the_plain_kernel(void **state) {
+PLAIN_TEST(topk_is_that_of_the_plain_kernel) {
     float row[CAPACITY + OFFSETS], scores[CAPACITY], expected_scores[CAPACITY];
     uint16_t indices[CAPACITY], expected[CAPACITY];
     uint64_t seed = 3;
@@ -637,7 +637,7 @@ static void draw_neighbours(uint64_t *seed, size_t D, float *row) {
     }
 }
 
-static void topk_tells_scores_apart_by_their_last_bits(void **state) {
+PLAIN_TEST(topk_tells_scores_apart_by_their_last_bits) {
     float row[128], scores[128], expected_scores[128];
     uint16_t indices[128], expected[128];
     uint64_t seed = 5;
@@ -657,7 +657,7 @@ static int falling(const void *a, const void *b) {
 }
 
 // Positions are those of the plain kernel, or are left to the caller where sums are near.
-static void pairs_are_those_of_the_plain_kernel(void **state) {
+PLAIN_TEST(pairs_are_those_of_the_plain_kernel) {
     enum { COUNT = 64 };
     float a[COUNT], b[COUNT];
     uint32_t positions[COUNT], expected[COUNT];
@@ -687,7 +687,7 @@ static void pairs_are_those_of_the_plain_kernel(void **state) {
     assert_true(ranked * 10 >= all * 9 && all > 500);
 }
 
-static void unknown_kernels_are_refused(void **state) {
+PLAIN_TEST(unknown_kernels_are_refused) {
     const char *before = reef_kernels_name();
     must_fail(reef_kernels_choose("sse9", &why), REEF_ERR_INVALID, "sse9");
     assert_string_equal(reef_kernels_name(), before);
@@ -696,33 +696,7 @@ static void unknown_kernels_are_refused(void **state) {
 static int run_with(const char *kernels) {
     if (reef_kernels_choose(kernels, NULL) != REEF_OK) return 0; // not on this CPU
     print_message("kernels: %s\n", reef_kernels_name());
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dot_is_the_sum_of_products),
-        cmocka_unit_test(axpy_adds_a_multiple_and_touches_nothing_else),
-        cmocka_unit_test(gathered_rows_have_the_bits_of_single_ones),
-        cmocka_unit_test(int8_rows_have_the_bits_of_whole_numbers_and_a_scale),
-        cmocka_unit_test(int8_rounds_to_the_nearest_multiple_of_a_scale),
-        cmocka_unit_test(prefetching_beyond_a_row_is_harmless),
-        cmocka_unit_test(exp_is_within_two_ulp_of_libm),
-        cmocka_unit_test(exp_is_exact_at_its_ends),
-        cmocka_unit_test(softmax_agrees_with_libm_and_sums_to_one),
-        cmocka_unit_test(softmax_holds_at_extremes),
-        cmocka_unit_test(gelu_agrees_with_its_definition),
-        cmocka_unit_test(gelu_holds_at_extremes),
-        cmocka_unit_test(gelu_backward_is_the_slope_of_gelu),
-        cmocka_unit_test(gelu_backward_agrees_with_finite_differences),
-        cmocka_unit_test(adam_follows_the_algorithm_in_double),
-        cmocka_unit_test(adam_with_no_gradient_yet_moves_nothing),
-        cmocka_unit_test(an_average_follows_its_definition_in_double),
-        cmocka_unit_test(an_average_is_that_of_the_plain_kernel),
-        cmocka_unit_test(denormal_numbers_are_not_flushed_to_zero),
-        cmocka_unit_test(what_is_not_finite_stays_where_it_belongs),
-        cmocka_unit_test(topk_is_that_of_the_plain_kernel),
-        cmocka_unit_test(topk_tells_scores_apart_by_their_last_bits),
-        cmocka_unit_test(pairs_are_those_of_the_plain_kernel),
-        cmocka_unit_test(unknown_kernels_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }
 
 int main(void) {

@@ -34,7 +34,7 @@ static void check_run(reef_thread_pool *workers, size_t count) {
         assert_int_equal(t.runs[piece], piece < count ? 1 : 0);
 }
 
-static void every_piece_runs_exactly_once(void **state) {
+PLAIN_TEST(every_piece_runs_exactly_once) {
     const size_t threads[] = {1, 2, 3, 8, 33};
     for (size_t n = 0; n < sizeof(threads) / sizeof(*threads); n++) {
         reef_thread_pool *workers;
@@ -47,7 +47,7 @@ static void every_piece_runs_exactly_once(void **state) {
 }
 
 // Jobs with nothing in them follow each other faster than threads wake up.
-static void late_workers_never_see_an_old_job(void **state) {
+PLAIN_TEST(late_workers_never_see_an_old_job) {
     for (size_t threads = 2; threads <= 6; threads += 2) {
         reef_thread_pool *workers;
         assert_int_equal(reef_thread_pool_new(&workers, threads, NULL), REEF_OK);
@@ -80,7 +80,7 @@ static void wait_for_all(void *context, size_t piece) {
     } while (now.tv_sec - start.tv_sec < 100);
 }
 
-static void as_many_pieces_run_at_once_as_there_are_threads(void **state) {
+PLAIN_TEST(as_many_pieces_run_at_once_as_there_are_threads) {
     const size_t threads[] = {2, 3, 8, 33};
     for (size_t n = 0; n < sizeof(threads) / sizeof(*threads); n++) {
         reef_thread_pool *workers;
@@ -105,7 +105,7 @@ static void step_value(void *context, size_t piece) {
     r->values[piece] = r->values[piece] * 31 + r->round + piece;
 }
 
-static void writes_of_one_run_are_seen_by_the_next(void **state) {
+PLAIN_TEST(writes_of_one_run_are_seen_by_the_next) {
     relay shared = {0}, alone = {0};
     reef_thread_pool *workers;
     assert_int_equal(reef_thread_pool_new(&workers, 4, NULL), REEF_OK);
@@ -118,7 +118,7 @@ static void writes_of_one_run_are_seen_by_the_next(void **state) {
     reef_thread_pool_free(workers);
 }
 
-static void without_workers_the_caller_runs_everything(void **state) {
+PLAIN_TEST(without_workers_the_caller_runs_everything) {
     check_run(NULL, 0);
     check_run(NULL, 1);
     check_run(NULL, 17);
@@ -126,7 +126,7 @@ static void without_workers_the_caller_runs_everything(void **state) {
     reef_thread_pool_free(NULL);
 }
 
-static void zero_threads_means_one_per_core(void **state) {
+PLAIN_TEST(zero_threads_means_one_per_core) {
     reef_thread_pool *workers;
     assert_int_equal(reef_thread_pool_new(&workers, 0, NULL), REEF_OK);
     assert_true(reef_thread_pool_count(workers) >= 1);
@@ -143,7 +143,7 @@ static void note_niceness(void *context, size_t piece) {
     atomic_fetch_add(&m->nice, getpriority(PRIO_PROCESS, thread) == m->niceness);
 }
 
-static void workers_give_way_and_never_come_back(void **state) {
+PLAIN_TEST(workers_give_way_and_never_come_back) {
     const int before = getpriority(PRIO_PROCESS, 0);
     const int asked[] = {before + 2, before + 3, before + 1}, had[] = {2, 3, 3};
     reef_thread_pool *workers;
@@ -159,18 +159,11 @@ static void workers_give_way_and_never_come_back(void **state) {
     reef_thread_pool_free(workers);
 }
 
-static void nonsense_is_refused(void **state) {
+PLAIN_TEST(nonsense_is_refused) {
     reef_thread_pool *workers;
     assert_int_equal(reef_thread_pool_new(&workers, SIZE_MAX, &why), REEF_ERR_INVALID);
     assert_null(workers);
     assert_true(strlen(why.message) > 0);
 }
 
-TESTS(ALONE(every_piece_runs_exactly_once),
-      ALONE(late_workers_never_see_an_old_job),
-      ALONE(as_many_pieces_run_at_once_as_there_are_threads),
-      ALONE(writes_of_one_run_are_seen_by_the_next),
-      ALONE(without_workers_the_caller_runs_everything),
-      ALONE(zero_threads_means_one_per_core),
-      ALONE(workers_give_way_and_never_come_back),
-      ALONE(nonsense_is_refused))
+RUN_TESTS

@@ -83,8 +83,10 @@ static reef_archive_facts facts_of(const void *archive, size_t count) {
     return facts;
 }
 
-static void a_text_becomes_an_archive_and_comes_back(void **state) {
-    const fixture *f = *state;
+// One pool for all: each leaves the states that those after it need.
+#define WORLD_TEST(name) TEST_WITH(name, NULL, NULL, fixture *f)
+
+WORLD_TEST(a_text_becomes_an_archive_and_comes_back) {
     char text[TEXT], back[TEXT];
     size_t count, raw_count;
     make_text(text, FIRST, 3);
@@ -115,8 +117,7 @@ static void a_text_becomes_an_archive_and_comes_back(void **state) {
     reef_archive_free(NULL);
 }
 
-static void what_was_opened_as_of_a_state_compresses_as_of_it(void **state) {
-    const fixture *f = *state;
+WORLD_TEST(what_was_opened_as_of_a_state_compresses_as_of_it) {
     static const char *const STATES[] = {"0", "later", "now", NULL}, *const NAMES[] = {"0", "later",
                                                                                        "later",
                                                                                        "later"};
@@ -139,45 +140,6 @@ static void what_was_opened_as_of_a_state_compresses_as_of_it(void **state) {
     }
 }
 
-static void archives_expand_after_more_was_learned_and_in_another_process(void **state) {
-    const fixture *f = *state;
-    char text[TEXT], back[TEXT];
-    size_t count[2];
-    make_text(text, FIRST, 5);
-    void *archives[] = {compress_as_of(f->pool, "0", text, &count[0]),
-                        compress_as_of(f->pool, "later", text, &count[1])};
-    char more[TEXT];
-    make_text(more, SECOND, 6);
-    must(reef_pool_train(f->pool, "a", more, TEXT, &why));
-    must(reef_pool_seal(f->pool, 0, &why));
-    must(reef_pool_train(f->pool, "a", more, TEXT, &why));
-    must(reef_pool_commit(f->pool, NULL, &why));
-    for (int i = 0; i < 2; i++) {
-        memset(back, 0, TEXT);
-        must(reef_pool_expand(f->pool, archives[i], count[i], 0, TEXT, NULL, back, &why));
-        assert_memory_equal(back, text, TEXT);
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0) {
-            reef_pool *own = lib_pool_open(f->path, 0, NULL, 1);
-            memset(back, 0, TEXT);
-            bool good = reef_pool_expand(own, archives[i], count[i], 0, TEXT, NULL, back, &why) ==
-                            REEF_OK &&
-                        memcmp(back, text, TEXT) == 0;
-            // That of the parent is not for it.
-            good &= reef_pool_expand(f->pool, archives[i], count[i], 0, TEXT, NULL, back, &why) ==
-                    REEF_ERR_INVALID;
-            reef_pool_close(own);
-            _exit(good ? 0 : 1);
-        }
-        int ended;
-        assert_int_equal(waitpid(child, &ended, 0), child);
-        assert_true(WIFEXITED(ended));
-        assert_int_equal(WEXITSTATUS(ended), 0);
-        reef_archive_free(archives[i]);
-    }
-}
-
 // ---- progress -----------------------------------------------------------------------------------
 
 typedef struct heard {
@@ -194,8 +156,7 @@ static int32_t on_progress(void *context, uint64_t done, uint64_t total) {
     return done >= h->most;
 }
 
-static void progress_is_told_and_may_end_it(void **state) {
-    const fixture *f = *state;
+WORLD_TEST(progress_is_told_and_may_end_it) {
     char text[TEXT], back[TEXT];
     size_t count = 0;
     void *archive;
@@ -229,8 +190,7 @@ static void assert_file(const char *path, const char *text, size_t count) {
     assert_memory_equal(found, text, count);
 }
 
-static void files_become_archives_and_come_back(void **state) {
-    const fixture *f = *state;
+WORLD_TEST(files_become_archives_and_come_back) {
     WITHIN(f->directory, text);
     WITHIN(f->directory, archive);
     WITHIN(f->directory, back);
@@ -262,8 +222,7 @@ static void files_become_archives_and_come_back(void **state) {
     assert_int_equal(facts.archive_bytes, info.st_size);
 }
 
-static void a_file_that_fails_leaves_nothing(void **state) {
-    const fixture *f = *state;
+WORLD_TEST(a_file_that_fails_leaves_nothing) {
     WITHIN(f->directory, gone);
     WITHIN(f->directory, source);
     WITHIN(f->directory, good);
@@ -305,6 +264,44 @@ static void a_file_that_fails_leaves_nothing(void **state) {
     assert_false(left);
 }
 
+WORLD_TEST(archives_expand_after_more_was_learned_and_in_another_process) {
+    char text[TEXT], back[TEXT];
+    size_t count[2];
+    make_text(text, FIRST, 5);
+    void *archives[] = {compress_as_of(f->pool, "0", text, &count[0]),
+                        compress_as_of(f->pool, "later", text, &count[1])};
+    char more[TEXT];
+    make_text(more, SECOND, 6);
+    must(reef_pool_train(f->pool, "a", more, TEXT, &why));
+    must(reef_pool_seal(f->pool, 0, &why));
+    must(reef_pool_train(f->pool, "a", more, TEXT, &why));
+    must(reef_pool_commit(f->pool, NULL, &why));
+    for (int i = 0; i < 2; i++) {
+        memset(back, 0, TEXT);
+        must(reef_pool_expand(f->pool, archives[i], count[i], 0, TEXT, NULL, back, &why));
+        assert_memory_equal(back, text, TEXT);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            reef_pool *own = lib_pool_open(f->path, 0, NULL, 1);
+            memset(back, 0, TEXT);
+            bool good = reef_pool_expand(own, archives[i], count[i], 0, TEXT, NULL, back, &why) ==
+                            REEF_OK &&
+                        memcmp(back, text, TEXT) == 0;
+            // That of the parent is not for it.
+            good &= reef_pool_expand(f->pool, archives[i], count[i], 0, TEXT, NULL, back, &why) ==
+                    REEF_ERR_INVALID;
+            reef_pool_close(own);
+            _exit(good ? 0 : 1);
+        }
+        int ended;
+        assert_int_equal(waitpid(child, &ended, 0), child);
+        assert_true(WIFEXITED(ended));
+        assert_int_equal(WEXITSTATUS(ended), 0);
+        reef_archive_free(archives[i]);
+    }
+}
+
 // ---- mistakes -----------------------------------------------------------------------------------
 
 static void assert_refuses(reef_pool *pool,
@@ -319,8 +316,7 @@ static void assert_refuses(reef_pool *pool,
     assert_null(archive);
 }
 
-static void mistakes_are_reported(void **state) {
-    const fixture *f = *state;
+WORLD_TEST(mistakes_are_reported) {
     WITHIN(f->directory, plain);
     WITHIN(f->directory, layer);
     static const char *const PLAIN[] = {"context_memory=0", NULL};
@@ -359,16 +355,4 @@ static void mistakes_are_reported(void **state) {
     reef_archive_free(archive);
 }
 
-int main(void) {
-    // One pool for all: each leaves the states that those after it need.
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_becomes_an_archive_and_comes_back),
-        cmocka_unit_test(what_was_opened_as_of_a_state_compresses_as_of_it),
-        cmocka_unit_test(progress_is_told_and_may_end_it),
-        cmocka_unit_test(files_become_archives_and_come_back),
-        cmocka_unit_test(a_file_that_fails_leaves_nothing),
-        cmocka_unit_test(archives_expand_after_more_was_learned_and_in_another_process),
-        cmocka_unit_test(mistakes_are_reported),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+RUN_TESTS_IN(setup, teardown)

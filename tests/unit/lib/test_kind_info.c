@@ -86,8 +86,8 @@ static void assert_visit(const reef_visit_info *visit, uint64_t from, uint64_t t
     assert_true(visit->loss > 0.5 && visit->loss < 8.0);
 }
 
-static void of_each_visit_the_loss_is_known(void **state) {
-    WITHIN(*state, path);
+DIRECTORY_TEST(of_each_visit_the_loss_is_known) {
+    WITHIN(directory, path);
     reef_visit_info none = {.size = sizeof(none)};
     reef_pool *pool = make_pool(path);
     reef_visit_info first = visit_of(pool, 0, 0), second = visit_of(pool, 1, 0),
@@ -121,8 +121,8 @@ static void of_each_visit_the_loss_is_known(void **state) {
     reef_pool_close(pool);
 }
 
-static void a_state_keeps_the_kinds_of_its_time(void **state) {
-    WITHIN(*state, path);
+DIRECTORY_TEST(a_state_keeps_the_kinds_of_its_time) {
+    WITHIN(directory, path);
     reef_pool *pool = make_pool(path);
     must(reef_pool_name_kind(pool, 0, "before", &why));
     must(reef_pool_snapshot(pool, "then-1", &why));
@@ -168,8 +168,8 @@ static void a_state_keeps_the_kinds_of_its_time(void **state) {
     reef_pool_close(pool);
 }
 
-static void a_name_is_one_kinds(void **state) {
-    WITHIN(*state, path);
+DIRECTORY_TEST(a_name_is_one_kinds) {
+    WITHIN(directory, path);
     reef_pool *pool = make_pool(path);
     char longest[66];
     memset(longest, 'a', sizeof(longest));
@@ -192,8 +192,8 @@ static void a_name_is_one_kinds(void **state) {
 
 // ---- who answers --------------------------------------------------------------------------------
 
-static void the_kind_that_knows_a_text_answers_it(void **state) {
-    WITHIN(*state, path);
+DIRECTORY_TEST(the_kind_that_knows_a_text_answers_it) {
+    WITHIN(directory, path);
     char text[2 * PROBE];
     uint32_t kinds[2 * PROBE * REEF_CANDIDATES], likeliest[2 * PROBE];
     float weights[2 * PROBE * REEF_CANDIDATES];
@@ -239,8 +239,8 @@ static void the_kind_that_knows_a_text_answers_it(void **state) {
     reef_pool_close(pool);
 }
 
-static void gates_let_one_kind_answer(void **state) {
-    WITHIN(*state, path);
+DIRECTORY_TEST(gates_let_one_kind_answer) {
+    WITHIN(directory, path);
     char text[PROBE];
     uint32_t kinds[2 * PROBE];
     float weights[2 * PROBE];
@@ -270,8 +270,8 @@ static void learn_mixed(reef_pool *pool) {
     must(reef_pool_train(pool, "text", text, LONG, &why));
 }
 
-static void near_kinds_are_found_and_merged(void **state) {
-    WITHIN(*state, path);
+DIRECTORY_TEST(near_kinds_are_found_and_merged) {
+    WITHIN(directory, path);
     uint32_t kinds[4], others[4];
     double distances[4];
     size_t count = 9;
@@ -308,8 +308,8 @@ static void near_kinds_are_found_and_merged(void **state) {
     reef_pool_close(pool);
 }
 
-static void old_states_are_given_up(void **state) {
-    WITHIN(*state, path);
+DIRECTORY_TEST(old_states_are_given_up) {
+    WITHIN(directory, path);
     reef_pool *then;
     reef_prune_info would = {.size = sizeof(would)}, done = {.size = sizeof(done)};
     reef_pool *pool = make_pool(path);
@@ -344,8 +344,8 @@ static reef_status try_to_open(const char *path, int write, const char *as_of, r
     return status;
 }
 
-static void a_pool_with_a_damaged_kind_is_not_opened(void **state) {
-    WITHIN(*state, path);
+DIRECTORY_TEST(a_pool_with_a_damaged_kind_is_not_opened) {
+    WITHIN(directory, path);
     reef_pool_close(make_pool(path));
     must(try_to_open(path, 0, "0", &why));
     damage_kind(path, 0);
@@ -359,9 +359,9 @@ static void a_pool_with_a_damaged_kind_is_not_opened(void **state) {
 
 // ---- pools of other kinds -----------------------------------------------------------------------
 
-static void without_memories_there_are_no_visits(void **state) {
-    WITHIN(*state, path);
-    WITHIN(*state, layer);
+DIRECTORY_TEST(without_memories_there_are_no_visits) {
+    WITHIN(directory, path);
+    WITHIN(directory, layer);
     uint32_t kinds[8], others[8];
     double distances[8];
     size_t count;
@@ -388,18 +388,4 @@ static void without_memories_there_are_no_visits(void **state) {
     reef_pool_close(pool);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
-    const struct CMUnitTest tests[] = {
-        TEST(of_each_visit_the_loss_is_known),
-        TEST(a_state_keeps_the_kinds_of_its_time),
-        TEST(a_name_is_one_kinds),
-        TEST(a_pool_with_a_damaged_kind_is_not_opened),
-        TEST(the_kind_that_knows_a_text_answers_it),
-        TEST(gates_let_one_kind_answer),
-        TEST(near_kinds_are_found_and_merged),
-        TEST(old_states_are_given_up),
-        TEST(without_memories_there_are_no_visits),
-    };
-    return cmocka_run_group_tests_name("libreef kinds", tests, NULL, NULL);
-}
+RUN_TESTS

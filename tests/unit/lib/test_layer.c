@@ -16,6 +16,49 @@ static size_t count_of(const char *name, size_t side) {
     return name[0] == 's' ? side * D_KEY / 2 : (size_t)HEADS * D_KEY;
 }
 
+static void assert_same_outputs(const float *a, const float *b) {
+    assert_memory_equal(a, b, ROWS * D * sizeof(*a));
+}
+
+// The first, since it forks: this process has no thread of a pool yet.
+DIRECTORY_TEST(killed_and_reopened_it_goes_on_to_the_same_bits) {
+    WITHIN(directory, whole);
+    WITHIN(directory, killed);
+    reef_layer_options options = lib_layer_options();
+    float expected[ROWS * D], y[ROWS * D];
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        reef_pool *pool = lib_layer_new(killed, &options);
+        (void)lib_train(pool, 1, 0, 6);
+        must(reef_pool_seal(pool, 0, &why));
+        (void)lib_train(pool, 2, 0, 4);
+        must(reef_pool_commit(pool, NULL, &why));
+        (void)lib_train(pool, 2, 4, 7); // is lost
+        raise(SIGKILL);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+
+    reef_pool *pool = lib_layer_new(whole, &options);
+    (void)lib_train(pool, 1, 0, 6);
+    must(reef_pool_seal(pool, 0, &why));
+    (void)lib_train(pool, 2, 0, 10);
+    lib_outputs(pool, 0, expected);
+    reef_pool_close(pool);
+
+    pool = lib_pool_open(killed, 1, NULL, 1);
+    reef_pool_info info = {.size = sizeof(info)};
+    must(reef_pool_read_info(pool, &info, &why));
+    assert_int_equal(info.step, 10);
+    assert_int_equal(info.position, 10 * ROWS);
+    (void)lib_train(pool, 2, 4, 10);
+    lib_outputs(pool, 0, y);
+    assert_same_outputs(y, expected);
+    reef_pool_close(pool);
+}
+
 // ---- gradients ----------------------------------------------------------------------------------
 
 #define LIMIT 1e-3 // right ones are near 1e-4, a wrong coefficient in one term near 1e-1
@@ -115,11 +158,11 @@ static void check_gradients(const char *path, const reef_layer_options *options,
     reef_pool_close(g.pool);
 }
 
-static void backward_agrees_with_finite_differences(void **state) {
-    WITHIN(*state, plain);
-    WITHIN(*state, normed);
-    WITHIN(*state, gated);
-    WITHIN(*state, sigmoid);
+DIRECTORY_TEST(backward_agrees_with_finite_differences) {
+    WITHIN(directory, plain);
+    WITHIN(directory, normed);
+    WITHIN(directory, gated);
+    WITHIN(directory, sigmoid);
     reef_layer_options options = lib_layer_options();
     check_gradients(normed, &options, NULL);
     options.no_batch_norm = 1;
@@ -134,8 +177,8 @@ static void backward_agrees_with_finite_differences(void **state) {
 }
 
 // The gradient of x through what is sealed, beside an open generation that learns.
-static void gradients_pass_through_sealed_generations(void **state) {
-    WITHIN(*state, pool);
+DIRECTORY_TEST(gradients_pass_through_sealed_generations) {
+    WITHIN(directory, pool);
     reef_layer_options options = lib_layer_options();
     options.no_batch_norm = 1;
     gradients g = {.pool = lib_layer_new(pool, &options)};
@@ -165,13 +208,9 @@ static void gradients_pass_through_sealed_generations(void **state) {
 
 // ---- bits ---------------------------------------------------------------------------------------
 
-static void assert_same_outputs(const float *a, const float *b) {
-    assert_memory_equal(a, b, ROWS * D * sizeof(*a));
-}
-
-static void any_number_of_threads_gives_the_same_bits(void **state) {
-    WITHIN(*state, one);
-    WITHIN(*state, four);
+DIRECTORY_TEST(any_number_of_threads_gives_the_same_bits) {
+    WITHIN(directory, one);
+    WITHIN(directory, four);
     const char *const paths[] = {one, four};
     float y[2][ROWS * D], w_up[2][SIDE * SIDE * D];
     reef_layer_options options = lib_layer_options();
@@ -187,30 +226,23 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
     assert_memory_equal(w_up[0], w_up[1], sizeof(w_up[0]));
 }
 
-static void a_row_does_not_depend_on_the_rows_beside_it(void **state) {
-    WITHIN(*state, pool);
-    reef_layer_options options = lib_layer_options();
-    reef_pool *pool_ = lib_layer_new(pool, &options);
+LAYER_TEST(a_row_does_not_depend_on_the_rows_beside_it) {
     float x[ROWS * D], target[ROWS * D], all[ROWS * D], some[ROWS * D];
-    (void)lib_train(pool_, 1, 0, 5);
+    (void)lib_train(f->layer, 1, 0, 5);
     lib_batch(2, 0, ROWS, x, target);
-    must(reef_layer_forward(pool_, NULL, ROWS, x, all, NULL, &why));
+    must(reef_layer_forward(f->layer, NULL, ROWS, x, all, NULL, &why));
     for (size_t rows = 1; rows < ROWS; rows += 9) {
-        must(reef_layer_forward(pool_, NULL, rows, x, some, NULL, &why));
+        must(reef_layer_forward(f->layer, NULL, rows, x, some, NULL, &why));
         assert_memory_equal(some, all, rows * D * sizeof(float));
     }
     // With a tape too, for which nothing is cut into stretches.
-    reef_tape *tape;
-    must(reef_tape_new(&tape, &why));
-    must(reef_layer_forward(pool_, NULL, ROWS, x, some, tape, &why));
+    must(reef_layer_forward(f->layer, NULL, ROWS, x, some, f->tape, &why));
     assert_same_outputs(some, all);
-    reef_tape_free(tape);
-    reef_pool_close(pool_);
 }
 
 // Sizes at which BLAS sums products of few rows in another order than those of many.
-static void nor_does_a_row_of_a_wide_layer(void **state) {
-    WITHIN(*state, pool);
+DIRECTORY_TEST(nor_does_a_row_of_a_wide_layer) {
+    WITHIN(directory, pool);
     enum { WIDE = 200, COUNT = 70 };
     static float x[COUNT * WIDE], all[COUNT * WIDE], some[COUNT * WIDE];
     const reef_layer_options options = {
@@ -226,117 +258,67 @@ static void nor_does_a_row_of_a_wide_layer(void **state) {
     reef_pool_close(layer);
 }
 
-static void as_of_stays_the_same_bits_after_further_training(void **state) {
-    WITHIN(*state, pool);
-    reef_layer_options options = lib_layer_options();
-    reef_pool *writer = lib_layer_new(pool, &options);
+LAYER_TEST(as_of_stays_the_same_bits_after_further_training) {
     float sealed[ROWS * D], begun[ROWS * D], marked[ROWS * D], now[ROWS * D], again[ROWS * D];
-    (void)lib_train(writer, 1, 0, 15);
-    lib_outputs(writer, 0, sealed);
-    must(reef_pool_seal(writer, 0, &why));
-    lib_outputs(writer, 0, begun); // the new one adds nothing yet
+    (void)lib_train(f->layer, 1, 0, 15);
+    lib_outputs(f->layer, 0, sealed);
+    must(reef_pool_seal(f->layer, 0, &why));
+    lib_outputs(f->layer, 0, begun); // the new one adds nothing yet
     assert_same_outputs(begun, sealed);
-    (void)lib_train(writer, 2, 0, 15);
-    lib_outputs(writer, 0, marked);
+    (void)lib_train(f->layer, 2, 0, 15);
+    lib_outputs(f->layer, 0, marked);
     assert_memory_not_equal(marked, sealed, sizeof(marked));
-    lib_outputs(writer, 1, again);
+    lib_outputs(f->layer, 1, again);
     assert_same_outputs(again, sealed);
-    must(reef_pool_snapshot(writer, "halfway", &why));
-    must(reef_pool_seal(writer, 0, &why));
-    (void)lib_train(writer, 3, 0, 15);
-    must(reef_pool_commit(writer, NULL, &why));
-    lib_outputs(writer, 0, now);
+    must(reef_pool_snapshot(f->layer, "halfway", &why));
+    must(reef_pool_seal(f->layer, 0, &why));
+    (void)lib_train(f->layer, 3, 0, 15);
+    must(reef_pool_commit(f->layer, NULL, &why));
+    lib_outputs(f->layer, 0, now);
 
     const char *const states[] = {"0", "halfway", "1", "now", NULL};
     const float *const expected[] = {sealed, marked, marked, now, now};
     for (size_t i = 0; i < sizeof(states) / sizeof(*states); i++) {
-        reef_pool *reader = lib_pool_open(pool, 0, states[i], 1);
+        reef_pool *reader = lib_pool_open(f->path, 0, states[i], 1);
         lib_outputs(reader, 0, again);
         assert_same_outputs(again, expected[i]);
         lib_outputs(reader, 1, again);
         assert_same_outputs(again, sealed);
         reef_pool_close(reader);
     }
-    lib_outputs(writer, 2, again);
+    lib_outputs(f->layer, 2, again);
     assert_same_outputs(again, marked);
-    reef_pool_close(writer);
-}
-
-static void killed_and_reopened_it_goes_on_to_the_same_bits(void **state) {
-    WITHIN(*state, whole);
-    WITHIN(*state, killed);
-    reef_layer_options options = lib_layer_options();
-    float expected[ROWS * D], y[ROWS * D];
-    pid_t child = fork(); // before this process has threads of a pool
-    assert_true(child >= 0);
-    if (child == 0) {
-        reef_pool *pool = lib_layer_new(killed, &options);
-        (void)lib_train(pool, 1, 0, 6);
-        must(reef_pool_seal(pool, 0, &why));
-        (void)lib_train(pool, 2, 0, 4);
-        must(reef_pool_commit(pool, NULL, &why));
-        (void)lib_train(pool, 2, 4, 7); // is lost
-        raise(SIGKILL);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
-
-    reef_pool *pool = lib_layer_new(whole, &options);
-    (void)lib_train(pool, 1, 0, 6);
-    must(reef_pool_seal(pool, 0, &why));
-    (void)lib_train(pool, 2, 0, 10);
-    lib_outputs(pool, 0, expected);
-    reef_pool_close(pool);
-
-    pool = lib_pool_open(killed, 1, NULL, 1);
-    reef_pool_info info = {.size = sizeof(info)};
-    must(reef_pool_read_info(pool, &info, &why));
-    assert_int_equal(info.step, 10);
-    assert_int_equal(info.position, 10 * ROWS);
-    (void)lib_train(pool, 2, 4, 10);
-    lib_outputs(pool, 0, y);
-    assert_same_outputs(y, expected);
-    reef_pool_close(pool);
 }
 
 // The running statistics of queries too: they move with the step, batch by batch, or are forgotten
 // with the rest.
-static void backward_alone_changes_nothing(void **state) {
-    WITHIN(*state, path);
-    reef_layer_options options = lib_layer_options();
+LAYER_TEST(backward_alone_changes_nothing) {
     float x[ROWS * D], y[ROWS * D], d_x[ROWS * D], d_y[ROWS * D], before[ROWS * D], after[ROWS * D];
     uint64_t seed = 17;
-    reef_tape *tape = NULL;
     const reef_layer_call call = {.size = sizeof(call), .train = 1};
-    options.no_batch_norm = 0;
-    reef_pool *pool = lib_layer_new(path, &options);
-    (void)lib_train(pool, 1, 0, 3);
-    must(reef_pool_commit(pool, NULL, &why));
-    lib_outputs(pool, 0, before);
-    must(reef_tape_new(&tape, &why));
+    (void)lib_train(f->layer, 1, 0, 3);
+    must(reef_pool_commit(f->layer, NULL, &why));
+    lib_outputs(f->layer, 0, before);
     draw_floats(&seed, ROWS * D, x, -1.0f, 1.0f);
     draw_floats(&seed, ROWS * D, d_y, -0.1f, 0.1f);
     for (size_t i = 0; i < 7; i++) {
-        must(reef_layer_forward(pool, &call, ROWS, x, y, tape, &why));
-        must(reef_layer_backward(pool, tape, x, d_y, d_x, &why));
+        must(reef_layer_forward(f->layer, &call, ROWS, x, y, f->tape, &why));
+        must(reef_layer_backward(f->layer, f->tape, x, d_y, d_x, &why));
     }
-    lib_outputs(pool, 0, after);
+    lib_outputs(f->layer, 0, after);
     assert_same_outputs(after, before);
-    must(reef_pool_commit(pool, NULL, &why)); // without what is collected
-    reef_tape_free(tape);
-    reef_pool_close(pool);
-    pool = lib_pool_open(path, 1, NULL, 1);
-    lib_outputs(pool, 0, after);
+    must(reef_pool_commit(f->layer, NULL, &why)); // without what is collected
+    reef_pool_close(f->layer);
+    f->layer = lib_pool_open(f->path, 1, NULL, 1);
+    lib_outputs(f->layer, 0, after);
     assert_same_outputs(after, before);
-    reef_pool_close(pool);
 }
 
 // What is sealed stays in the file: the same bits as from memory, while reading and while learning
 // on top of it.
-static void rows_that_are_read_in_place_have_the_same_bits(void **state) {
-    WITHIN(*state, memory);
-    WITHIN(*state, place);
+DIRECTORY_TEST(rows_that_are_read_in_place_have_the_same_bits) {
+    WITHIN(directory, memory);
+    WITHIN(directory, place);
     const char *const paths[] = {memory, place};
     reef_layer_options options = lib_layer_options();
     float y[2][ROWS * D], sealed[ROWS * D], again[ROWS * D];
@@ -378,39 +360,31 @@ static void *call_often(void *context) {
     return NULL;
 }
 
-static void calls_of_many_threads_are_serialised(void **state) {
-    WITHIN(*state, pool);
-    reef_layer_options options = lib_layer_options();
-    reef_pool *shared = lib_layer_new(pool, &options);
+LAYER_TEST(calls_of_many_threads_are_serialised) {
     static caller callers[4];
     float expected[ROWS * D];
-    lib_outputs(shared, 0, expected);
+    lib_outputs(f->layer, 0, expected);
     for (size_t i = 0; i < 4; i++) {
-        callers[i].pool = shared;
+        callers[i].pool = f->layer;
         assert_int_equal(pthread_create(&callers[i].thread, NULL, call_often, &callers[i]), 0);
     }
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(pthread_join(callers[i].thread, NULL), 0);
         assert_same_outputs(callers[i].y, expected);
     }
-    reef_pool_close(shared);
 }
 
 // ---- learning -----------------------------------------------------------------------------------
 
-static void steps_bring_the_loss_down(void **state) {
-    WITHIN(*state, pool);
-    reef_layer_options options = lib_layer_options();
-    reef_pool *layer = lib_layer_new(pool, &options);
-    double before = lib_train(layer, 1, 0, 1), after = lib_train(layer, 1, 1, 400);
+LAYER_TEST(steps_bring_the_loss_down) {
+    double before = lib_train(f->layer, 1, 0, 1), after = lib_train(f->layer, 1, 1, 400);
     assert_true(after < 0.5 * before);
-    reef_pool_close(layer);
 }
 
 // What is collected over several batches is one step, that of all of them together.
-static void many_batches_give_the_step_of_one(void **state) {
-    WITHIN(*state, parts);
-    WITHIN(*state, whole);
+DIRECTORY_TEST(many_batches_give_the_step_of_one) {
+    WITHIN(directory, parts);
+    WITHIN(directory, whole);
     enum { FIRST = 30 };
     const char *const paths[] = {whole, parts};
     reef_layer_options options = lib_layer_options();
@@ -449,24 +423,21 @@ static void many_batches_give_the_step_of_one(void **state) {
         assert_true(fabsf(query[0][i] - query[1][i]) < 1e-3f);
 }
 
-static void a_mask_decides_row_by_row(void **state) {
-    WITHIN(*state, pool);
-    reef_layer_options options = lib_layer_options();
-    reef_pool *layer = lib_layer_new(pool, &options);
+LAYER_TEST(a_mask_decides_row_by_row) {
     uint8_t mask[2 * ROWS];
     float x[ROWS * D], target[ROWS * D], first[ROWS * D], both[ROWS * D], masked[ROWS * D];
-    (void)lib_train(layer, 1, 0, 5);
-    must(reef_pool_seal(layer, 0, &why));
-    (void)lib_train(layer, 2, 0, 5);
+    (void)lib_train(f->layer, 1, 0, 5);
+    must(reef_pool_seal(f->layer, 0, &why));
+    (void)lib_train(f->layer, 2, 0, 5);
     lib_batch(9, 0, ROWS, x, target);
-    lib_outputs(layer, 1, first);
-    lib_outputs(layer, 2, both);
+    lib_outputs(f->layer, 1, first);
+    lib_outputs(f->layer, 2, both);
     for (size_t r = 0; r < ROWS; r++) {
         mask[r] = r % 5 != 4;
         mask[ROWS + r] = r % 2;
     }
     const reef_layer_call call = {.size = sizeof(call), .mask = mask};
-    must(reef_layer_forward(layer, &call, ROWS, x, masked, NULL, &why));
+    must(reef_layer_forward(f->layer, &call, ROWS, x, masked, NULL, &why));
     for (size_t r = 0; r < ROWS; r++) {
         const float *expected = mask[ROWS + r] ? both : first;
         if (mask[r]) assert_memory_equal(masked + r * D, expected + r * D, D * sizeof(float));
@@ -476,39 +447,32 @@ static void a_mask_decides_row_by_row(void **state) {
     // Where it takes no part, the open generation learns nothing.
     float before[SIDE_NEW * SIDE_NEW * D], after[SIDE_NEW * SIDE_NEW * D];
     uint64_t counts[SIDE_NEW * SIDE_NEW], sum = 0;
-    reef_tape *tape;
-    must(reef_tape_new(&tape, &why));
     memset(mask + ROWS, 0, ROWS);
-    must(reef_layer_read(layer, 1, "w_up", before, SIDE_NEW * SIDE_NEW * D, &why));
-    (void)lib_train_step(layer, tape, 2, 5, mask);
-    must(reef_layer_read(layer, 1, "w_up", after, SIDE_NEW * SIDE_NEW * D, &why));
+    must(reef_layer_read(f->layer, 1, "w_up", before, SIDE_NEW * SIDE_NEW * D, &why));
+    (void)lib_train_step(f->layer, f->tape, 2, 5, mask);
+    must(reef_layer_read(f->layer, 1, "w_up", after, SIDE_NEW * SIDE_NEW * D, &why));
     assert_memory_equal(before, after, sizeof(before));
     // And of the rest only the rows that it met count as uses.
     memset(mask + ROWS, 1, 10);
-    (void)lib_train_step(layer, tape, 2, 6, mask);
-    must(reef_pool_commit(layer, NULL, &why));
-    must(reef_pool_usage(layer, 1, 0, counts, NULL, SIDE_NEW * SIDE_NEW, &why));
+    (void)lib_train_step(f->layer, f->tape, 2, 6, mask);
+    must(reef_pool_commit(f->layer, NULL, &why));
+    must(reef_pool_usage(f->layer, 1, 0, counts, NULL, SIDE_NEW * SIDE_NEW, &why));
     for (size_t n = 0; n < SIDE_NEW * SIDE_NEW; n++) sum += counts[n];
     assert_int_equal(sum, (5 * ROWS + 10) * HEADS * TOPK);
-    reef_tape_free(tape);
-    reef_pool_close(layer);
 }
 
 // A state that was opened before a writer let the generation grow still reports its own experts.
-static void usage_of_what_has_grown_since_is_that_of_the_experts_there_were(void **state) {
-    WITHIN(*state, pool);
+LAYER_TEST(usage_of_what_has_grown_since_is_that_of_the_experts_there_were) {
     enum { LARGER = 7 };
     uint64_t all[LARGER * LARGER], ours[SIDE * SIDE];
     double weights[LARGER * LARGER], our_weights[SIDE * SIDE];
-    reef_layer_options options = lib_layer_options();
-    reef_pool *layer = lib_layer_new(pool, &options);
-    (void)lib_train(layer, 1, 0, 5);
-    must(reef_pool_commit(layer, NULL, &why));
-    reef_pool *reader = lib_pool_open(pool, 0, NULL, 1);
-    must(reef_pool_grow(layer, LARGER, &why));
-    (void)lib_train(layer, 1, 5, 10);
-    must(reef_pool_commit(layer, NULL, &why));
-    must(reef_pool_usage(layer, 0, 0, all, weights, LARGER * LARGER, &why));
+    (void)lib_train(f->layer, 1, 0, 5);
+    must(reef_pool_commit(f->layer, NULL, &why));
+    reef_pool *reader = lib_pool_open(f->path, 0, NULL, 1);
+    must(reef_pool_grow(f->layer, LARGER, &why));
+    (void)lib_train(f->layer, 1, 5, 10);
+    must(reef_pool_commit(f->layer, NULL, &why));
+    must(reef_pool_usage(f->layer, 0, 0, all, weights, LARGER * LARGER, &why));
     must(reef_pool_usage(reader, 0, 0, ours, our_weights, SIDE * SIDE, &why));
     assert_memory_equal(ours, all, sizeof(ours));
     assert_memory_equal(our_weights, weights, sizeof(our_weights));
@@ -518,34 +482,29 @@ static void usage_of_what_has_grown_since_is_that_of_the_experts_there_were(void
     must(reef_pool_usage_between(reader, 0, 0, 1, 0, ours, NULL, SIDE * SIDE, &why));
     assert_memory_equal(ours, all, sizeof(ours));
     reef_pool_close(reader);
-    reef_pool_close(layer);
 }
 
-static void growing_keeps_experts_and_ids(void **state) {
-    WITHIN(*state, pool);
+LAYER_TEST(growing_keeps_experts_and_ids) {
     enum { LARGER = 7 };
-    reef_layer_options options = lib_layer_options();
-    reef_pool *layer = lib_layer_new(pool, &options);
     float before[SIDE * SIDE * D], after[LARGER * LARGER * D];
-    (void)lib_train(layer, 1, 0, 5);
-    must(reef_layer_read(layer, 0, "w_up", before, SIDE * SIDE * D, &why));
-    must(reef_pool_grow(layer, LARGER, &why));
-    must(reef_layer_read(layer, 0, "w_up", after, LARGER * LARGER * D, &why));
+    (void)lib_train(f->layer, 1, 0, 5);
+    must(reef_layer_read(f->layer, 0, "w_up", before, SIDE * SIDE * D, &why));
+    must(reef_pool_grow(f->layer, LARGER, &why));
+    must(reef_layer_read(f->layer, 0, "w_up", after, LARGER * LARGER * D, &why));
     assert_memory_equal(after, before, sizeof(before));
     for (size_t i = SIDE * SIDE * D; i < LARGER * LARGER * D; i++) assert_true(after[i] == 0.0f);
     assert_int_equal(reef_expert_id_of(SIDE, SIDE), SIDE * SIDE + SIDE);
-    (void)lib_train(layer, 1, 5, 10); // and continues
+    (void)lib_train(f->layer, 1, 5, 10); // and continues
     reef_generation_info info = {.size = sizeof(info)};
-    must(reef_pool_read_generation(layer, 0, &info, &why));
+    must(reef_pool_read_generation(f->layer, 0, &info, &why));
     assert_int_equal(info.side, LARGER);
     assert_false(info.sealed);
-    reef_pool_close(layer);
 }
 
 // ---- sealing in int8 ----------------------------------------------------------------------------
 
-static void sealed_rows_in_int8_are_rounded_once(void **state) {
-    WITHIN(*state, pool);
+DIRECTORY_TEST(sealed_rows_in_int8_are_rounded_once) {
+    WITHIN(directory, pool);
     reef_layer_options options = lib_layer_options();
     options.seal_dtype = "int8";
     reef_pool *layer = lib_layer_new(pool, &options);
@@ -582,7 +541,7 @@ static void pass_through(reef_pool *layer, reef_tape *tape, size_t d_model, floa
     must(reef_layer_discard(layer, &why));
 }
 
-static void a_tape_serves_one_layer_after_another(void **state) {
+DIRECTORY_TEST(a_tape_serves_one_layer_after_another) {
     static float y[2][ROWS * WIDEST], d_x[2][ROWS * WIDEST];
     reef_layer_options others[6];
     for (size_t i = 0; i < 6; i++) others[i] = lib_layer_options();
@@ -599,9 +558,9 @@ static void a_tape_serves_one_layer_after_another(void **state) {
         reef_tape *used, *fresh;
         first_options.no_batch_norm = i < 6; // of the first one
         snprintf(name, sizeof(name), "first%zu", i);
-        temp_dir_join(first_path, *state, name);
+        temp_dir_join(first_path, directory, name);
         snprintf(name, sizeof(name), "other%zu", i);
-        temp_dir_join(path, *state, name);
+        temp_dir_join(path, directory, name);
         reef_pool *first = lib_layer_new(first_path, &first_options);
         reef_pool *other = lib_layer_new(path, &others[i % 6]);
         size_t d_model = others[i % 6].d_model, bytes = ROWS * d_model * sizeof(float);
@@ -619,12 +578,9 @@ static void a_tape_serves_one_layer_after_another(void **state) {
     }
 }
 
-static void no_row_is_no_batch(void **state) {
-    WITHIN(*state, pool);
+LAYER_TEST(no_row_is_no_batch) {
     float var[2][HEADS * D_KEY], y[ROWS * D], d_x[ROWS * D], none[1];
     const reef_layer_call call = {.size = sizeof(call), .train = 1};
-    reef_layer_options options = lib_layer_options();
-    reef_pool *layer = lib_layer_new(pool, &options);
     for (size_t empty = 0; empty < 2; empty++) {
         reef_tape *tape;
         must(reef_tape_new(&tape, &why));
@@ -634,95 +590,93 @@ static void no_row_is_no_batch(void **state) {
             draw_floats(&draws, ROWS * D, x, -1.0f, 1.0f);
             draw_floats(&draws, ROWS * D, d_y, -0.1f, 0.1f);
             if (empty && n == 0) { // a new tape
-                must(reef_layer_forward(layer, &call, 0, none, none, tape, &why));
-                must(reef_layer_backward(layer, tape, none, none, none, &why));
+                must(reef_layer_forward(f->layer, &call, 0, none, none, tape, &why));
+                must(reef_layer_backward(f->layer, tape, none, none, none, &why));
             }
-            must(reef_layer_forward(layer, &call, ROWS, x, y, tape, &why));
-            must(reef_layer_backward(layer, tape, x, d_y, d_x, &why));
+            must(reef_layer_forward(f->layer, &call, ROWS, x, y, tape, &why));
+            must(reef_layer_backward(f->layer, tape, x, d_y, d_x, &why));
             if (empty) {
-                must(reef_layer_forward(layer, &call, 0, none, none, tape, &why));
-                must(reef_layer_backward(layer, tape, none, none, none, &why));
+                must(reef_layer_forward(f->layer, &call, 0, none, none, tape, &why));
+                must(reef_layer_backward(f->layer, tape, none, none, none, &why));
             }
         }
-        must(reef_layer_forward(layer, NULL, 0, NULL, NULL, NULL, &why));
-        must(reef_layer_step(layer, 0.0f, &why));
-        must(reef_layer_read(layer, 0, "bn_var", var[empty], HEADS * D_KEY, &why));
+        must(reef_layer_forward(f->layer, NULL, 0, NULL, NULL, NULL, &why));
+        must(reef_layer_step(f->layer, 0.0f, &why));
+        must(reef_layer_read(f->layer, 0, "bn_var", var[empty], HEADS * D_KEY, &why));
         reef_tape_free(tape);
-        reef_pool_close(layer); // the step is forgotten
-        layer = lib_pool_open(pool, 1, NULL, 2);
+        reef_pool_close(f->layer); // the step is forgotten
+        f->layer = lib_pool_open(f->path, 1, NULL, 2);
     }
     assert_memory_equal(var[0], var[1], sizeof(var[0]));
-    reef_pool_close(layer);
 }
 
 // ---- mistakes -----------------------------------------------------------------------------------
 
-static void mistakes_are_reported_and_change_nothing(void **state) {
-    WITHIN(*state, pool);
+LAYER_TEST(mistakes_are_reported_and_change_nothing) {
     reef_layer_options options = lib_layer_options();
-    reef_pool *layer = lib_layer_new(pool, &options), *other;
-    reef_tape *tape, *unused;
+    reef_pool *other;
+    reef_tape *unused;
     float x[ROWS * D], target[ROWS * D], y[ROWS * D], before[ROWS * D], after[ROWS * D];
     reef_layer_call train = {.size = sizeof(train), .train = 1};
-    must(reef_tape_new(&tape, &why));
     must(reef_tape_new(&unused, &why));
-    (void)lib_train(layer, 1, 0, 3);
-    must(reef_pool_commit(layer, NULL, &why));
-    lib_outputs(layer, 0, before);
+    (void)lib_train(f->layer, 1, 0, 3);
+    must(reef_pool_commit(f->layer, NULL, &why));
+    lib_outputs(f->layer, 0, before);
     lib_batch(1, 0, ROWS, x, target);
 
-    must_fail(reef_pool_create_layer(pool, &options, &why), REEF_ERR_INVALID, "exists");
-    must_fail(reef_pool_open(&other, pool,
+    must_fail(reef_pool_create_layer(f->path, &options, &why), REEF_ERR_INVALID, "exists");
+    must_fail(reef_pool_open(&other, f->path,
                              &(reef_pool_options){.size = sizeof(reef_pool_options), .write = 1},
                              &why),
               REEF_ERR_BUSY, "writ");
     assert_null(other);
-    must_fail(reef_pool_open(&other, pool, &(reef_pool_options){.size = 0}, &why), REEF_ERR_INVALID,
-              "sizeof");
-    must_fail(reef_layer_backward(layer, unused, x, y, y, &why), REEF_ERR_INVALID, "no forward");
-    must_fail(reef_layer_forward(layer, &train, ROWS, x, y, NULL, &why), REEF_ERR_INVALID, "tape");
+    must_fail(reef_pool_open(&other, f->path, &(reef_pool_options){.size = 0}, &why),
+              REEF_ERR_INVALID, "sizeof");
+    must_fail(reef_layer_backward(f->layer, unused, x, y, y, &why), REEF_ERR_INVALID, "no forward");
+    must_fail(reef_layer_forward(f->layer, &train, ROWS, x, y, NULL, &why), REEF_ERR_INVALID,
+              "tape");
     train.generations = 2;
-    must_fail(reef_layer_forward(layer, &train, ROWS, x, y, tape, &why), REEF_ERR_INVALID,
+    must_fail(reef_layer_forward(f->layer, &train, ROWS, x, y, f->tape, &why), REEF_ERR_INVALID,
               "2 generations");
     train.generations = 0;
     // A step that came between.
-    must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &why));
-    must(reef_layer_forward(layer, &train, ROWS, x, y, unused, &why));
-    must(reef_layer_backward(layer, unused, x, y, target, &why));
-    must_fail(reef_layer_backward(layer, unused, x, y, target, &why), REEF_ERR_INVALID,
+    must(reef_layer_forward(f->layer, &train, ROWS, x, y, f->tape, &why));
+    must(reef_layer_forward(f->layer, &train, ROWS, x, y, unused, &why));
+    must(reef_layer_backward(f->layer, unused, x, y, target, &why));
+    must_fail(reef_layer_backward(f->layer, unused, x, y, target, &why), REEF_ERR_INVALID,
               "no forward");
-    must_fail(reef_pool_seal(layer, 0, &why), REEF_ERR_INVALID, "collected");
-    must_fail(reef_pool_grow(layer, 9, &why), REEF_ERR_INVALID, "collected");
-    must_fail(reef_layer_write(layer, "w_up", y, SIDE * SIDE * D, &why), REEF_ERR_INVALID,
+    must_fail(reef_pool_seal(f->layer, 0, &why), REEF_ERR_INVALID, "collected");
+    must_fail(reef_pool_grow(f->layer, 9, &why), REEF_ERR_INVALID, "collected");
+    must_fail(reef_layer_write(f->layer, "w_up", y, SIDE * SIDE * D, &why), REEF_ERR_INVALID,
               "collected");
-    must(reef_layer_step(layer, 1e-3f, &why));
-    must_fail(reef_layer_backward(layer, tape, x, y, target, &why), REEF_ERR_INVALID, "changed");
-    must_fail(reef_layer_step(layer, -1.0f, &why), REEF_ERR_INVALID, "learning rate");
-    must_fail(reef_layer_read(layer, 0, "w_up", y, 3, &why), REEF_ERR_INVALID, "175 values");
-    must_fail(reef_layer_read(layer, 0, "query_bias", y, 12, &why), REEF_ERR_NOT_FOUND, "open");
-    must_fail(reef_layer_read(layer, 1, "w_up", y, 3, &why), REEF_ERR_NOT_FOUND, "generation 1");
-    must_fail(reef_pool_train(layer, "text", "abc", 3, &why), REEF_ERR_INVALID, "no stream");
+    must(reef_layer_step(f->layer, 1e-3f, &why));
+    must_fail(reef_layer_backward(f->layer, f->tape, x, y, target, &why), REEF_ERR_INVALID,
+              "changed");
+    must_fail(reef_layer_step(f->layer, -1.0f, &why), REEF_ERR_INVALID, "learning rate");
+    must_fail(reef_layer_read(f->layer, 0, "w_up", y, 3, &why), REEF_ERR_INVALID, "175 values");
+    must_fail(reef_layer_read(f->layer, 0, "query_bias", y, 12, &why), REEF_ERR_NOT_FOUND, "open");
+    must_fail(reef_layer_read(f->layer, 1, "w_up", y, 3, &why), REEF_ERR_NOT_FOUND, "generation 1");
+    must_fail(reef_pool_train(f->layer, "text", "abc", 3, &why), REEF_ERR_INVALID, "no stream");
     x[3 * D] = (float)NAN;
-    must_fail(reef_layer_forward(layer, NULL, ROWS, x, y, NULL, &why), REEF_ERR_INVALID, "row 3");
-    reef_pool_close(layer); // the step is forgotten
+    must_fail(reef_layer_forward(f->layer, NULL, ROWS, x, y, NULL, &why), REEF_ERR_INVALID,
+              "row 3");
+    reef_pool_close(f->layer); // the step is forgotten
 
-    layer = lib_pool_open(pool, 0, NULL, 1);
-    lib_outputs(layer, 0, after);
+    f->layer = lib_pool_open(f->path, 0, NULL, 1);
+    lib_outputs(f->layer, 0, after);
     assert_same_outputs(after, before);
-    must_fail(reef_layer_forward(layer, &train, ROWS, x, y, tape, &why), REEF_ERR_INVALID,
+    must_fail(reef_layer_forward(f->layer, &train, ROWS, x, y, f->tape, &why), REEF_ERR_INVALID,
               "reading");
-    must_fail(reef_pool_commit(layer, NULL, &why), REEF_ERR_INVALID, "opened for reading");
-    must_fail(reef_layer_step(layer, 0, &why), REEF_ERR_INVALID, "opened for reading");
-    must_fail(reef_pool_evaluate(layer, "abc", 3, NULL, NULL, &why), REEF_ERR_INVALID, "layer");
-    reef_pool_close(layer);
-    reef_tape_free(tape);
+    must_fail(reef_pool_commit(f->layer, NULL, &why), REEF_ERR_INVALID, "opened for reading");
+    must_fail(reef_layer_step(f->layer, 0, &why), REEF_ERR_INVALID, "opened for reading");
+    must_fail(reef_pool_evaluate(f->layer, "abc", 3, NULL, NULL, &why), REEF_ERR_INVALID, "layer");
     reef_tape_free(unused);
     reef_tape_free(NULL);
     reef_pool_close(NULL);
 }
 
-static void sizes_that_do_not_fit_make_no_pool(void **state) {
-    WITHIN(*state, pool);
+DIRECTORY_TEST(sizes_that_do_not_fit_make_no_pool) {
+    WITHIN(directory, pool);
     reef_layer_options options = lib_layer_options();
     options.d_model = 0;
     must_fail(reef_pool_create_layer(pool, &options, &why), REEF_ERR_INVALID, "d_model");
@@ -738,61 +692,47 @@ static void sizes_that_do_not_fit_make_no_pool(void **state) {
     must_fail(reef_pool_seal(layer, 0, &why), REEF_ERR_FULL, "no room");
     must_fail(reef_pool_grow(layer, SIDE + 1, &why), REEF_ERR_FULL, "experts_max");
     reef_pool_close(layer);
-    WITHIN(*state, other);
+    WITHIN(directory, other);
     options.experts_max = SIDE * SIDE - 1;
     must_fail(reef_pool_create_layer(other, &options, &why), REEF_ERR_INVALID,
               "25 experts of the first");
 }
 
-static void arrays_that_overlap_are_refused(void **state) {
-    WITHIN(*state, pool);
-    reef_layer_options options = lib_layer_options();
-    reef_pool *layer = lib_layer_new(pool, &options);
+LAYER_TEST(arrays_that_overlap_are_refused) {
     reef_layer_call train = {.size = sizeof(train), .train = 1};
-    reef_tape *tape;
     float x[2 * ROWS * D], d_y[2 * ROWS * D], y[ROWS * D], target[ROWS * D], d_x[ROWS * D];
-    must(reef_tape_new(&tape, &why));
     lib_batch(1, 0, ROWS, x, target);
     memcpy(d_y, target, sizeof(target));
     const size_t places[] = {0, 1, ROWS * D - 1};
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
         size_t at = places[i];
-        must_fail(reef_layer_forward(layer, NULL, ROWS, x, x + at, NULL, &why), REEF_ERR_INVALID,
+        must_fail(reef_layer_forward(f->layer, NULL, ROWS, x, x + at, NULL, &why), REEF_ERR_INVALID,
                   "memory of x");
-        must_fail(reef_layer_forward(layer, &train, ROWS, x + at, x, tape, &why), REEF_ERR_INVALID,
-                  "memory of x");
-        must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &why));
-        must_fail(reef_layer_backward(layer, tape, x, d_y, x + at, &why), REEF_ERR_INVALID,
+        must_fail(reef_layer_forward(f->layer, &train, ROWS, x + at, x, f->tape, &why),
+                  REEF_ERR_INVALID, "memory of x");
+        must(reef_layer_forward(f->layer, &train, ROWS, x, y, f->tape, &why));
+        must_fail(reef_layer_backward(f->layer, f->tape, x, d_y, x + at, &why), REEF_ERR_INVALID,
                   "memory of x or d_y");
-        must_fail(reef_layer_backward(layer, tape, x, d_y + at, d_y, &why), REEF_ERR_INVALID,
+        must_fail(reef_layer_backward(f->layer, f->tape, x, d_y + at, d_y, &why), REEF_ERR_INVALID,
                   "memory of x or d_y");
-        must(reef_layer_backward(layer, tape, x, x, d_x, &why)); // both are only read
+        must(reef_layer_backward(f->layer, f->tape, x, x, d_x, &why)); // both are only read
     }
     // Beside each other they may lie.
-    must(reef_layer_forward(layer, NULL, ROWS, x, x + ROWS * D, NULL, &why));
-    must(reef_layer_forward(layer, NULL, ROWS, x + ROWS * D, x, NULL, &why));
-    reef_tape_free(tape);
-    reef_pool_close(layer);
+    must(reef_layer_forward(f->layer, NULL, ROWS, x, x + ROWS * D, NULL, &why));
+    must(reef_layer_forward(f->layer, NULL, ROWS, x + ROWS * D, x, NULL, &why));
 }
 
-static void a_reopened_layer_knows_no_earlier_forward(void **state) {
-    WITHIN(*state, pool);
+LAYER_TEST(a_reopened_layer_knows_no_earlier_forward) {
     float x[ROWS * D], target[ROWS * D], y[ROWS * D], d_x[ROWS * D];
-    reef_layer_options options = lib_layer_options();
-    reef_tape *tape;
-    must(reef_tape_new(&tape, &why));
-    reef_pool *layer = lib_layer_new(pool, &options);
     lib_batch(1, 0, ROWS, x, target);
     for (size_t i = 0; i < 20; i++) { // the memory of one may well be that of the next
         const reef_layer_call call = {.size = sizeof(call)};
-        must(reef_layer_forward(layer, &call, ROWS, x, y, tape, &why));
-        reef_pool_close(layer);
-        layer = lib_pool_open(pool, 1, NULL, 2);
-        must_fail(reef_layer_backward(layer, tape, x, target, d_x, &why), REEF_ERR_INVALID,
+        must(reef_layer_forward(f->layer, &call, ROWS, x, y, f->tape, &why));
+        reef_pool_close(f->layer);
+        f->layer = lib_pool_open(f->path, 1, NULL, 2);
+        must_fail(reef_layer_backward(f->layer, f->tape, x, target, d_x, &why), REEF_ERR_INVALID,
                   "no forward");
     }
-    reef_pool_close(layer);
-    reef_tape_free(tape);
 }
 
 // ---- values that are not finite -----------------------------------------------------------------
@@ -803,109 +743,71 @@ static void assert_same_layer(reef_pool *layer, const float *before) {
     assert_same_outputs(after, before);
 }
 
-static void gradients_that_are_not_finite_change_nothing(void **state) {
-    WITHIN(*state, pool);
+LAYER_TEST(gradients_that_are_not_finite_change_nothing) {
     const float wrong[] = {NAN, INFINITY, -INFINITY};
     const reef_layer_call train = {.size = sizeof(train), .train = 1};
-    reef_layer_options options = lib_layer_options();
-    reef_pool *layer = lib_layer_new(pool, &options);
     float x[ROWS * D], d_y[ROWS * D], y[ROWS * D], d_x[ROWS * D], before[ROWS * D];
     reef_pool_info info = {.size = sizeof(info)};
-    reef_tape *tape;
-    must(reef_tape_new(&tape, &why));
-    (void)lib_train(layer, 1, 0, 3);
-    lib_outputs(layer, 0, before);
+    (void)lib_train(f->layer, 1, 0, 3);
+    lib_outputs(f->layer, 0, before);
     lib_batch(1, 3, ROWS, x, d_y);
-    must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &why));
+    must(reef_layer_forward(f->layer, &train, ROWS, x, y, f->tape, &why));
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         float kept = d_y[3 * D + 2];
         d_y[3 * D + 2] = wrong[i];
-        must_fail(reef_layer_backward(layer, tape, x, d_y, d_x, &why), REEF_ERR_INVALID,
+        must_fail(reef_layer_backward(f->layer, f->tape, x, d_y, d_x, &why), REEF_ERR_INVALID,
                   "row 3 of 75");
         d_y[3 * D + 2] = kept;
     }
-    must(reef_pool_read_info(layer, &info, &why));
+    must(reef_pool_read_info(f->layer, &info, &why));
     assert_int_equal(info.collected, 0);
-    must(reef_layer_backward(layer, tape, x, d_y, d_x, &why)); // the tape is as it was
+    must(reef_layer_backward(f->layer, f->tape, x, d_y, d_x, &why)); // the tape is as it was
 
     // What is collected and finite, but of no use to a step.
-    must_fail(reef_layer_step(layer, 3e38f, &why), REEF_ERR_INVALID, "learning rate of 3e+38");
-    must(reef_layer_discard(layer, &why));
-    assert_same_layer(layer, before);
+    must_fail(reef_layer_step(f->layer, 3e38f, &why), REEF_ERR_INVALID, "learning rate of 3e+38");
+    must(reef_layer_discard(f->layer, &why));
+    assert_same_layer(f->layer, before);
     for (size_t i = 0; i < ROWS * D; i++) d_y[i] *= 1e30f;
-    must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &why));
-    must(reef_layer_backward(layer, tape, x, d_y, d_x, &why));
-    must_fail(reef_layer_step(layer, 0, &why), REEF_ERR_INVALID, "discard");
-    assert_same_layer(layer, before);
-    must(reef_layer_discard(layer, &why));
+    must(reef_layer_forward(f->layer, &train, ROWS, x, y, f->tape, &why));
+    must(reef_layer_backward(f->layer, f->tape, x, d_y, d_x, &why));
+    must_fail(reef_layer_step(f->layer, 0, &why), REEF_ERR_INVALID, "discard");
+    assert_same_layer(f->layer, before);
+    must(reef_layer_discard(f->layer, &why));
 
     // A generation that adds nothing yet: only its experts have a gradient.
-    must(reef_pool_seal(layer, 0, &why));
-    must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &why));
-    must(reef_layer_backward(layer, tape, x, d_y, d_x, &why));
-    must_fail(reef_layer_step(layer, 0, &why), REEF_ERR_INVALID, "discard");
-    must(reef_layer_discard(layer, &why));
-    assert_same_layer(layer, before);
-    (void)lib_train(layer, 1, 4, 9); // and it continues
-    reef_tape_free(tape);
-    reef_pool_close(layer);
+    must(reef_pool_seal(f->layer, 0, &why));
+    must(reef_layer_forward(f->layer, &train, ROWS, x, y, f->tape, &why));
+    must(reef_layer_backward(f->layer, f->tape, x, d_y, d_x, &why));
+    must_fail(reef_layer_step(f->layer, 0, &why), REEF_ERR_INVALID, "discard");
+    must(reef_layer_discard(f->layer, &why));
+    assert_same_layer(f->layer, before);
+    (void)lib_train(f->layer, 1, 4, 9); // and it continues
 }
 
-static void variances_stay_variances(void **state) {
-    WITHIN(*state, pool);
+LAYER_TEST(variances_stay_variances) {
     const reef_layer_call train = {.size = sizeof(train), .train = 1};
-    reef_layer_options options = lib_layer_options();
-    reef_pool *layer = lib_layer_new(pool, &options);
     float x[ROWS * D], d_y[ROWS * D], y[ROWS * D], before[ROWS * D], var[HEADS * D_KEY] = {0};
-    reef_tape *tape;
-    must(reef_tape_new(&tape, &why));
-    (void)lib_train(layer, 1, 0, 3);
-    lib_outputs(layer, 0, before);
+    (void)lib_train(f->layer, 1, 0, 3);
+    lib_outputs(f->layer, 0, before);
     lib_batch(1, 3, ROWS, x, d_y);
     for (size_t i = 0; i < D; i++) x[70 * D + i] = 1e20f; // its queries are finite
-    must_fail(reef_layer_forward(layer, &train, ROWS, x, y, tape, &why), REEF_ERR_INVALID,
+    must_fail(reef_layer_forward(f->layer, &train, ROWS, x, y, f->tape, &why), REEF_ERR_INVALID,
               "row 70 of 75");
-    must_fail(reef_layer_backward(layer, tape, x, d_y, y, &why), REEF_ERR_INVALID, "no forward");
+    must_fail(reef_layer_backward(f->layer, f->tape, x, d_y, y, &why), REEF_ERR_INVALID,
+              "no forward");
     var[4] = -1.0f;
-    must_fail(reef_layer_write(layer, "bn_var", var, HEADS * D_KEY, &why), REEF_ERR_INVALID,
+    must_fail(reef_layer_write(f->layer, "bn_var", var, HEADS * D_KEY, &why), REEF_ERR_INVALID,
               "value 4 of bn_var is -1");
-    assert_same_layer(layer, before);
+    assert_same_layer(f->layer, before);
     var[4] = 0.0f;
-    must(reef_layer_write(layer, "bn_var", var, HEADS * D_KEY, &why));
-    must(reef_layer_write(layer, "bn_mean", var, HEADS * D_KEY, &why));
+    must(reef_layer_write(f->layer, "bn_var", var, HEADS * D_KEY, &why));
+    must(reef_layer_write(f->layer, "bn_mean", var, HEADS * D_KEY, &why));
     // Far out, but nothing overflows.
     for (size_t i = 0; i < D; i++) x[70 * D + i] = 1e12f;
-    must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &why));
-    must(reef_layer_backward(layer, tape, x, d_y, before, &why));
-    must(reef_layer_step(layer, 0, &why));
-    lib_outputs(layer, 0, before);
-    reef_tape_free(tape);
-    reef_pool_close(layer);
+    must(reef_layer_forward(f->layer, &train, ROWS, x, y, f->tape, &why));
+    must(reef_layer_backward(f->layer, f->tape, x, d_y, before, &why));
+    must(reef_layer_step(f->layer, 0, &why));
+    lib_outputs(f->layer, 0, before);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
-
-TESTS(TEST(killed_and_reopened_it_goes_on_to_the_same_bits),
-      TEST(backward_agrees_with_finite_differences),
-      TEST(gradients_pass_through_sealed_generations),
-      TEST(any_number_of_threads_gives_the_same_bits),
-      TEST(a_row_does_not_depend_on_the_rows_beside_it),
-      TEST(nor_does_a_row_of_a_wide_layer),
-      TEST(as_of_stays_the_same_bits_after_further_training),
-      TEST(rows_that_are_read_in_place_have_the_same_bits),
-      TEST(calls_of_many_threads_are_serialised),
-      TEST(steps_bring_the_loss_down),
-      TEST(many_batches_give_the_step_of_one),
-      TEST(a_mask_decides_row_by_row),
-      TEST(usage_of_what_has_grown_since_is_that_of_the_experts_there_were),
-      TEST(growing_keeps_experts_and_ids),
-      TEST(backward_alone_changes_nothing),
-      TEST(sealed_rows_in_int8_are_rounded_once),
-      TEST(mistakes_are_reported_and_change_nothing),
-      TEST(sizes_that_do_not_fit_make_no_pool),
-      TEST(arrays_that_overlap_are_refused),
-      TEST(no_row_is_no_batch),
-      TEST(a_reopened_layer_knows_no_earlier_forward),
-      TEST(gradients_that_are_not_finite_change_nothing),
-      TEST(variances_stay_variances),
-      TEST(a_tape_serves_one_layer_after_another))
+RUN_TESTS

@@ -36,11 +36,11 @@ static double loss_of(reef_pool *pool, const char *text, float *bits) {
     return out.bits_per_byte;
 }
 
-static void a_model_learns_its_text_and_keeps_it(void **state) {
+DIRECTORY_TEST(a_model_learns_its_text_and_keeps_it) {
     char path[TEMP_DIR_BYTES], first[TEXT_BYTES], second[TEXT_BYTES];
     float sealed[500], again[500], marked[500];
     uint64_t commit = 0, cursor = 0;
-    temp_dir_join(path, *state, "pool");
+    temp_dir_join(path, directory, "pool");
     make_text(first, "the reef grows over what it was. ");
     make_text(second, "0123456789+-*/=\n");
     must(reef_pool_create_model(path, SMALL, &why));
@@ -92,11 +92,11 @@ static void assert_losses(reef_pool *pool, double median, double last) {
 }
 
 // A text may be foretold without a doubt.
-static void a_loss_of_zero_is_a_loss(void **state) {
+DIRECTORY_TEST(a_loss_of_zero_is_a_loss) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
     const char *settings[sizeof(SMALL) / sizeof(*SMALL) + 2] = {"learning_rate=10", "clip=0"};
     memcpy(settings + 2, SMALL, sizeof(SMALL));
-    temp_dir_join(path, *state, "pool");
+    temp_dir_join(path, directory, "pool");
     make_text(text, "a");
     must(reef_pool_create_model(path, settings, &why));
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
@@ -114,9 +114,9 @@ static void a_loss_of_zero_is_a_loss(void **state) {
     reef_pool_close(pool);
 }
 
-static void what_there_is_can_be_read(void **state) {
+DIRECTORY_TEST(what_there_is_can_be_read) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
-    temp_dir_join(path, *state, "pool");
+    temp_dir_join(path, directory, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, SMALL, &why));
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
@@ -165,13 +165,13 @@ static void what_there_is_can_be_read(void **state) {
 
 // A marker in the stream is a boundary without a step: a question after it is answered from behind
 // it.
-static void what_is_evaluated_after_a_mark_has_its_boundary(void **state) {
+DIRECTORY_TEST(what_is_evaluated_after_a_mark_has_its_boundary) {
     enum { BOTH = 2 * 16 }; // experts of side 4 and of side_new 4
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
     const char *settings[sizeof(SMALL) / sizeof(*SMALL) + 1] = {"boundary_mark=THE END"};
     uint64_t counts[16];
     memcpy(settings + 1, SMALL, sizeof(SMALL));
-    temp_dir_join(path, *state, "pool");
+    temp_dir_join(path, directory, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, settings, &why));
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
@@ -224,11 +224,11 @@ static void assert_pages_are_used_again(reef_pool *pool, const char *path, const
 
 // Its rows are read in place, in a read that would keep every page of its state if it lasted while
 // the model is idle.
-static void a_reader_that_idles_keeps_no_page_from_reuse(void **state) {
+DIRECTORY_TEST(a_reader_that_idles_keeps_no_page_from_reuse) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES], out[16];
     reef_pool *reader;
     const reef_pool_options options = {.size = sizeof(options), .threads = 1, .memory_bytes = 1};
-    temp_dir_join(path, *state, "pool");
+    temp_dir_join(path, directory, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, SMALL, &why));
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
@@ -245,12 +245,12 @@ static void a_reader_that_idles_keeps_no_page_from_reuse(void **state) {
     reef_pool_close(pool);
 }
 
-static void usage_in_a_range_is_part_of_all_usage(void **state) {
+DIRECTORY_TEST(usage_in_a_range_is_part_of_all_usage) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
     uint64_t ever[16], range[16];
     double scores[16], all[16];
     const uint64_t future = UINT64_C(4102444800000); // 2100
-    temp_dir_join(path, *state, "pool");
+    temp_dir_join(path, directory, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, SMALL, &why));
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
@@ -272,10 +272,10 @@ static void usage_in_a_range_is_part_of_all_usage(void **state) {
     reef_pool_close(pool);
 }
 
-static void frozen_experts_learn_no_more_until_they_are_thawed(void **state) {
+DIRECTORY_TEST(frozen_experts_learn_no_more_until_they_are_thawed) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
     uint64_t changed = 0;
-    temp_dir_join(path, *state, "pool");
+    temp_dir_join(path, directory, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, SMALL, &why));
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
@@ -302,10 +302,10 @@ static void frozen_experts_learn_no_more_until_they_are_thawed(void **state) {
     reef_pool_close(pool);
 }
 
-static void kinds_are_read_and_named(void **state) {
+DIRECTORY_TEST(kinds_are_read_and_named) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
     reef_kind_info kind = {.size = sizeof(kind)};
-    temp_dir_join(path, *state, "pool");
+    temp_dir_join(path, directory, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, SMALL, &why));
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
@@ -337,11 +337,11 @@ static void kinds_are_read_and_named(void **state) {
     reef_pool_close(pool);
 }
 
-static void a_snapshot_can_be_given_up(void **state) {
+DIRECTORY_TEST(a_snapshot_can_be_given_up) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
     reef_pool *then;
     reef_snapshot_info snapshot = {.size = sizeof(snapshot)};
-    temp_dir_join(path, *state, "pool");
+    temp_dir_join(path, directory, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, SMALL, &why));
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
@@ -374,9 +374,9 @@ static void a_snapshot_can_be_given_up(void **state) {
     reef_pool_close(pool);
 }
 
-static void a_text_goes_on_as_it_was_learned(void **state) {
+DIRECTORY_TEST(a_text_goes_on_as_it_was_learned) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES], first[65] = "", second[65] = "";
-    temp_dir_join(path, *state, "pool");
+    temp_dir_join(path, directory, "pool");
     make_text(text, "abcd");
     must(reef_pool_create_model(path, SMALL, &why));
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
@@ -423,14 +423,14 @@ static double learn_and_ask(const char *path, const char *text, float *bits) {
     return loss;
 }
 
-static void a_program_with_decimal_commas_has_the_same_pools(void **state) {
-    WITHIN(*state, commas);
-    WITHIN(*state, points);
+DIRECTORY_TEST(a_program_with_decimal_commas_has_the_same_pools) {
+    WITHIN(directory, commas);
+    WITHIN(directory, points);
     char text[TEXT_BYTES];
     float bits[500], same[500];
     make_text(text, "a reef of 3,000 corals. ");
     double loss = learn_and_ask(points, text, bits);
-    assert_true(take_commas(*state)); // needs Debian's package locales
+    assert_true(take_commas(directory)); // needs Debian's package locales
     double other = learn_and_ask(commas, text, same);
     assert_string_equal(localeconv()->decimal_point, ","); // as the program left it
     setlocale(LC_ALL, "C");
@@ -439,9 +439,9 @@ static void a_program_with_decimal_commas_has_the_same_pools(void **state) {
 }
 
 // As a library may leave it that was built with -ffast-math, or PyTorch after set_flush_denormal.
-static void a_program_that_rounds_otherwise_has_the_same_pools(void **state) {
-    WITHIN(*state, upward);
-    WITHIN(*state, nearest);
+DIRECTORY_TEST(a_program_that_rounds_otherwise_has_the_same_pools) {
+    WITHIN(directory, upward);
+    WITHIN(directory, nearest);
     char text[TEXT_BYTES];
     float bits[500], same[500];
     make_text(text, "a reef of corals. ");
@@ -454,7 +454,7 @@ static void a_program_that_rounds_otherwise_has_the_same_pools(void **state) {
     assert_memory_equal(bits, same, sizeof(bits));
 }
 
-static void structs_may_be_older_or_newer(void **state) {
+DIRECTORY_TEST(structs_may_be_older_or_newer) {
     char path[TEMP_DIR_BYTES];
     struct {
         reef_pool_info info;
@@ -467,7 +467,7 @@ static void structs_may_be_older_or_newer(void **state) {
         } older;
         unsigned char bytes[sizeof(reef_pool_info)];
     } cut;
-    temp_dir_join(path, *state, "pool");
+    temp_dir_join(path, directory, "pool");
     must(reef_pool_create_model(path, SMALL, &why));
     reef_pool *pool = lib_pool_open(path, 0, NULL, 1);
     must(reef_pool_read_info(pool, &grown.info, &why));
@@ -485,7 +485,7 @@ static void structs_may_be_older_or_newer(void **state) {
     reef_pool_close(pool);
 }
 
-static void statuses_have_their_numbers_and_words(void **state) {
+PLAIN_TEST(statuses_have_their_numbers_and_words) {
     const struct {
         reef_status status;
         const char *text;
@@ -506,10 +506,10 @@ static void statuses_have_their_numbers_and_words(void **state) {
     assert_true(strlen(reef_library_version()) >= 5);
 }
 
-static void mistakes_are_reported(void **state) {
+DIRECTORY_TEST(mistakes_are_reported) {
     char path[TEMP_DIR_BYTES];
     reef_pool *pool;
-    temp_dir_join(path, *state, "pool");
+    temp_dir_join(path, directory, "pool");
     const char *const unknown[] = {"d_modle=16", NULL}, *const bare[] = {"d_model", NULL};
     must_fail(reef_pool_create_model(path, unknown, &why), REEF_ERR_INVALID,
               "did you mean d_model");
@@ -550,8 +550,8 @@ static int use_inherited(reef_pool *writer, const char *path, const char *text, 
     return 0;
 }
 
-static void a_forked_child_opens_the_pool_itself(void **state) {
-    WITHIN(*state, path);
+DIRECTORY_TEST(a_forked_child_opens_the_pool_itself) {
+    WITHIN(directory, path);
     char text[TEXT_BYTES];
     make_text(text, "the reef grows over what it was. ");
     must(reef_pool_create_model(path, SMALL, &why));
@@ -601,9 +601,9 @@ static void *keep_busy(void *context) {
 #endif
 
 // A child has no threads but the one that forked, so memory held by the others is never freed.
-static void a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none(void **state) {
-    WITHIN(*state, path);
-    WITHIN(*state, other);
+DIRECTORY_TEST(a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none) {
+    WITHIN(directory, path);
+    WITHIN(directory, other);
     must(reef_pool_create_model(path, SMALL, &why));
     must(reef_pool_create_model(other, SMALL, &why));
     busy work[] = {{.path = path, .pool = lib_pool_open(path, 1, NULL, 1)}, {.path = other}};
@@ -632,8 +632,8 @@ static void a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none(vo
 }
 
 // The lock of the writer is the parent's alone: it ends with the parent, whatever its children do.
-static void a_child_keeps_no_pool_from_the_next_writer(void **state) {
-    WITHIN(*state, path);
+DIRECTORY_TEST(a_child_keeps_no_pool_from_the_next_writer) {
+    WITHIN(directory, path);
     int ends[2], begun[2], ended;
     char byte = 0;
     must(reef_pool_create_model(path, SMALL, &why));
@@ -658,23 +658,4 @@ static void a_child_keeps_no_pool_from_the_next_writer(void **state) {
     for (int i = 0; i < 2; i++) (void)(close(ends[i]) + close(begun[i]));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
-
-TESTS(TEST(a_model_learns_its_text_and_keeps_it),
-      TEST(a_loss_of_zero_is_a_loss),
-      TEST(what_there_is_can_be_read),
-      TEST(what_is_evaluated_after_a_mark_has_its_boundary),
-      TEST(a_reader_that_idles_keeps_no_page_from_reuse),
-      TEST(usage_in_a_range_is_part_of_all_usage),
-      TEST(frozen_experts_learn_no_more_until_they_are_thawed),
-      TEST(kinds_are_read_and_named),
-      TEST(a_snapshot_can_be_given_up),
-      TEST(a_text_goes_on_as_it_was_learned),
-      TEST(a_program_with_decimal_commas_has_the_same_pools),
-      TEST(a_program_that_rounds_otherwise_has_the_same_pools),
-      TEST(structs_may_be_older_or_newer),
-      TEST(a_forked_child_opens_the_pool_itself),
-      TEST(a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none),
-      TEST(a_child_keeps_no_pool_from_the_next_writer),
-      ALONE(statuses_have_their_numbers_and_words),
-      TEST(mistakes_are_reported))
+RUN_TESTS

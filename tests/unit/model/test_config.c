@@ -28,7 +28,7 @@ static void assert_set_fails(const char *name, const char *value, const char *wo
 
 // ---- defaults and table -------------------------------------------------------------------------
 
-static void the_default_is_complete_and_passes_its_check(void **state) {
+PLAIN_TEST(the_default_is_complete_and_passes_its_check) {
     reef_config config;
     reef_config_default(&config);
     must(reef_config_check(&config, &why));
@@ -43,7 +43,7 @@ static void the_default_is_complete_and_passes_its_check(void **state) {
     assert_true(config.learning_rate == 4e-3f && config.epsilon == 1e-8f);
 }
 
-static void the_table_covers_every_byte_of_the_configuration_once(void **state) {
+PLAIN_TEST(the_table_covers_every_byte_of_the_configuration_once) {
     uint8_t covered[sizeof(reef_config)] = {0};
     size_t count = 0, bytes = 0;
     const reef_config_field *fields = reef_config_fields(&count);
@@ -61,7 +61,7 @@ static void the_table_covers_every_byte_of_the_configuration_once(void **state) 
     }
 }
 
-static void every_default_is_its_own_standard_text(void **state) {
+PLAIN_TEST(every_default_is_its_own_standard_text) {
     reef_config standard, set;
     reef_config_default(&standard);
     memset(&set, 0, sizeof(set));
@@ -77,7 +77,7 @@ static void every_default_is_its_own_standard_text(void **state) {
 
 // ---- set ----------------------------------------------------------------------------------------
 
-static void fields_are_set_by_name_with_either_dash(void **state) {
+PLAIN_TEST(fields_are_set_by_name_with_either_dash) {
     reef_config config;
     reef_config_default(&config);
     assert_set(&config, "d-model", "256");
@@ -104,7 +104,7 @@ static void fields_are_set_by_name_with_either_dash(void **state) {
     assert_true(config.learning_rate == 1e-4f);
 }
 
-static void bounds_themselves_are_allowed_and_what_lies_beyond_is_not(void **state) {
+PLAIN_TEST(bounds_themselves_are_allowed_and_what_lies_beyond_is_not) {
     size_t count = 0;
     const reef_config_field *fields = reef_config_fields(&count);
     for (size_t i = 0; i < count; i++) {
@@ -125,7 +125,7 @@ static void bounds_themselves_are_allowed_and_what_lies_beyond_is_not(void **sta
     }
 }
 
-static void values_that_are_no_such_thing_are_refused(void **state) {
+PLAIN_TEST(values_that_are_no_such_thing_are_refused) {
     static const char *const INTEGERS[] = {"",    " 4",  "4 ",   "-1",   "+4",
                                            "4.0", "1e2", "0x10", "four", "99999999999999999999"};
     static const char *const NUMBERS[] = {"",       " 1", "1 ",  "nan",  "inf",
@@ -155,7 +155,7 @@ static void values_that_are_no_such_thing_are_refused(void **state) {
     assert_set_fails("layers", "33", "1 to 32");
 }
 
-static void amounts_of_bytes_may_have_a_unit(void **state) {
+PLAIN_TEST(amounts_of_bytes_may_have_a_unit) {
     reef_config config;
     reef_config_default(&config);
     assert_set(&config, "context_memory", "64M");
@@ -172,7 +172,7 @@ static void amounts_of_bytes_may_have_a_unit(void **state) {
     assert_set_fails("layers", "4K", "must be an integer");
 }
 
-static void an_unknown_name_suggests_the_closest_one(void **state) {
+PLAIN_TEST(an_unknown_name_suggests_the_closest_one) {
     assert_set_fails("d-modle", "1", "did you mean d_model?");
     assert_set_fails("learning-rat", "1", "did you mean learning_rate?");
     assert_set_fails("headss", "1", "did you mean heads?");
@@ -194,7 +194,7 @@ typedef struct misfit {
     const char *words;
 } misfit;
 
-static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
+PLAIN_TEST(sizes_that_do_not_fit_are_named_with_what_to_do) {
     static const misfit MISFITS[] = {
         {{{"d_key", "31"}}, "d_key 31 is odd"},
         {{{"topk", "65"}}, "topk 65 is more than the 64 sub-keys of side"},
@@ -234,7 +234,7 @@ static void make(reef_config *config, const char *name, const char *value) {
     }
 }
 
-static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
+PLAIN_TEST(a_pool_of_bytes_is_made_with_a_context_memory) {
     reef_config config, standard;
     make(&config, NULL, NULL);
     assert_int_equal(config.context_memory, 64 << 20);
@@ -251,7 +251,7 @@ static void a_pool_of_bytes_is_made_with_a_context_memory(void **state) {
     assert_true(config.net_share == 1.0f);
 }
 
-static void topk_is_at_most_the_smaller_side_unless_it_was_given(void **state) {
+PLAIN_TEST(topk_is_at_most_the_smaller_side_unless_it_was_given) {
     static const struct {
         const char *name, *value;
         uint32_t topk;
@@ -274,7 +274,7 @@ static void topk_is_at_most_the_smaller_side_unless_it_was_given(void **state) {
     assert_message(&why, "topk 65 is more than the 64 sub-keys of side");
 }
 
-static void other_pools_are_made_without_one(void **state) {
+PLAIN_TEST(other_pools_are_made_without_one) {
     static const char *const OTHERS[][2] = {{"context_memory", "0"}, {"model", "layer"}};
     for (size_t i = 0; i < sizeof(OTHERS) / sizeof(OTHERS[0]); i++) {
         reef_config config;
@@ -285,7 +285,7 @@ static void other_pools_are_made_without_one(void **state) {
     }
 }
 
-static void check_finds_values_that_were_never_set_by_name(void **state) {
+PLAIN_TEST(check_finds_values_that_were_never_set_by_name) {
     reef_config config;
     reef_config_default(&config);
     config.heads = 0;
@@ -309,7 +309,7 @@ static void check_finds_values_that_were_never_set_by_name(void **state) {
     assert_message(&why, "ffw is 'q'");
 }
 
-static void one_letter_per_layer_is_a_valid_ffw(void **state) {
+PLAIN_TEST(one_letter_per_layer_is_a_valid_ffw) {
     reef_config config;
     reef_config_default(&config);
     assert_set(&config, "layers", "4");
@@ -330,7 +330,7 @@ static void assert_text_gives_back_the_same_bits(const reef_config *config) {
     free(json);
 }
 
-static void text_gives_back_the_same_bits(void **state) {
+PLAIN_TEST(text_gives_back_the_same_bits) {
     reef_config config;
     reef_config_default(&config);
     config.layers = 4;
@@ -353,7 +353,7 @@ static void text_gives_back_the_same_bits(void **state) {
     }
 }
 
-static void text_is_readable(void **state) {
+PLAIN_TEST(text_is_readable) {
     reef_config config;
     reef_config_default(&config);
     char *json = reef_config_format(&config);
@@ -387,7 +387,7 @@ static void assert_edit_fails(const char *part, const char *replacement, const c
     assert_memory_equal(&config, &before, sizeof(config));
 }
 
-static void text_with_a_missing_unknown_or_wrong_key_is_refused_by_name(void **state) {
+PLAIN_TEST(text_with_a_missing_unknown_or_wrong_key_is_refused_by_name) {
     assert_edit_fails("\"d_model\": 64, ", "", "does not set d_model");
     assert_edit_fails("\"expert\": \"gelu\", ", "", "does not set expert");
     assert_edit_fails("\"expert\": \"gelu\"", "\"expert\": \"swish\"", "gelu, relu or glu");
@@ -406,14 +406,14 @@ static void text_with_a_missing_unknown_or_wrong_key_is_refused_by_name(void **s
     assert_edit_fails("{", "[{", "not JSON");
 }
 
-static void whole_numbers_may_be_written_without_a_point(void **state) {
+PLAIN_TEST(whole_numbers_may_be_written_without_a_point) {
     reef_config config;
     char *json = edited("\"clip\": 1.0", "\"clip\": 2");
     must(reef_config_parse(&config, json, strlen(json), &why));
     assert_true(config.clip == 2);
 }
 
-static void text_that_is_no_object_is_refused(void **state) {
+PLAIN_TEST(text_that_is_no_object_is_refused) {
     static const char *const TEXTS[] = {"", "[]", "7", "\"lm\"", "{}", "{", "nonsense"};
     for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++) {
         reef_config config;
@@ -425,8 +425,7 @@ static void text_that_is_no_object_is_refused(void **state) {
 
 // ---- in a pool ----------------------------------------------------------------------------------
 
-static void a_pool_gives_back_the_configuration_that_was_put(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_pool_gives_back_the_configuration_that_was_put) {
     reef_config config, read;
     reef_config_default(&config);
     assert_set(&config, "d_model", "64");
@@ -441,25 +440,4 @@ static void a_pool_gives_back_the_configuration_that_was_put(void **state) {
     free(json);
 }
 
-TESTS(ALONE(the_default_is_complete_and_passes_its_check),
-      ALONE(the_table_covers_every_byte_of_the_configuration_once),
-      ALONE(every_default_is_its_own_standard_text),
-      ALONE(fields_are_set_by_name_with_either_dash),
-      ALONE(bounds_themselves_are_allowed_and_what_lies_beyond_is_not),
-      ALONE(values_that_are_no_such_thing_are_refused),
-      ALONE(amounts_of_bytes_may_have_a_unit),
-      ALONE(an_unknown_name_suggests_the_closest_one),
-      ALONE(sizes_that_do_not_fit_are_named_with_what_to_do),
-      ALONE(a_pool_of_bytes_is_made_with_a_context_memory),
-      ALONE(topk_is_at_most_the_smaller_side_unless_it_was_given),
-      ALONE(other_pools_are_made_without_one),
-      ALONE(check_finds_values_that_were_never_set_by_name),
-      ALONE(one_letter_per_layer_is_a_valid_ffw),
-      ALONE(text_gives_back_the_same_bits),
-      ALONE(text_is_readable),
-      ALONE(text_with_a_missing_unknown_or_wrong_key_is_refused_by_name),
-      ALONE(whole_numbers_may_be_written_without_a_point),
-      ALONE(text_that_is_no_object_is_refused),
-      cmocka_unit_test_setup_teardown(a_pool_gives_back_the_configuration_that_was_put,
-                                      pool_setup,
-                                      pool_teardown))
+RUN_TESTS

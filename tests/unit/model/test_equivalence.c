@@ -3,11 +3,6 @@
 #include "activations.h"
 #include "small_model.h"
 
-static void free_model(model_fixture *f) {
-    void *state = f;
-    teardown(&state);
-}
-
 // Every tensor that both have becomes that of `from`.
 static void copy_tensors(reef_generation *to, const reef_generation *from) {
     for (size_t i = 0; i < to->tensor_count; i++) {
@@ -41,7 +36,7 @@ static void assemble(reef_block *dense, const model_fixture *table, size_t row) 
     }
 }
 
-static void with_one_expert_a_head_peer_is_a_dense_network(void **state) {
+PLAIN_TEST(with_one_expert_a_head_peer_is_a_dense_network) {
     static const char *const SUBKEYS[] = {"shared", "head"};
     for (size_t i = 0; i < 2; i++) {
         model_fixture *table = small_model((const char *const[]){
@@ -123,7 +118,7 @@ static void search_all(const model_fixture *f, size_t row, size_t head, double *
 }
 
 // After the one block, the residual stream is that before its FFW plus what the search gives.
-static void product_keys_find_what_a_search_over_all_experts_does(void **state) {
+PLAIN_TEST(product_keys_find_what_a_search_over_all_experts_does) {
     static const char *const CASES[][2] = {
         {"p", "shared"}, {"p", "head"}, {"k", "shared"}, {"k", "head"}};
     for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
@@ -198,7 +193,7 @@ static void assert_gradients_are_equal(const model_fixture *a, const model_fixtu
     }
 }
 
-static void with_constant_activations_peer_is_a_product_key_memory(void **state) {
+PLAIN_TEST(with_constant_activations_peer_is_a_product_key_memory) {
     static const char *const SCORES[] = {"softmax", "sigmoid", "relu"};
     for (size_t i = 0; i < 3; i++) {
         model_fixture *table = constant_peer(SCORES[i]), *memory = memory_of(table, SCORES[i]);
@@ -229,7 +224,7 @@ static void with_constant_activations_peer_is_a_product_key_memory(void **state)
 // ---- one expert that takes everything: a dense network ------------------------------------------
 
 // Of one expert the softmax is 1.
-static void a_mixture_of_one_expert_is_a_dense_network(void **state) {
+PLAIN_TEST(a_mixture_of_one_expert_is_a_dense_network) {
     model_fixture *moe =
         small_model((const char *const[]){"layers", "2", "ffw", "m", "moe_experts", "1", NULL});
     model_fixture *dense = small_model((const char *const[]){"layers", "2", "ffw", "d", NULL});
@@ -252,12 +247,4 @@ static void a_mixture_of_one_expert_is_a_dense_network(void **state) {
     free_model(dense);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(with_one_expert_a_head_peer_is_a_dense_network),
-        cmocka_unit_test(product_keys_find_what_a_search_over_all_experts_does),
-        cmocka_unit_test(with_constant_activations_peer_is_a_product_key_memory),
-        cmocka_unit_test(a_mixture_of_one_expert_is_a_dense_network),
-    };
-    return cmocka_run_group_tests_name("trainer equivalence", tests, NULL, NULL);
-}
+RUN_TESTS

@@ -51,8 +51,7 @@ static size_t least_of(size_t a, size_t b) {
 }
 
 static void *zeros(size_t count, size_t bytes) {
-    void *block = room(count * bytes);
-    return block;
+    return room(count * bytes);
 }
 
 static void fixture_init(fixture *f, size_t rows, size_t p_count, size_t d_model, size_t experts) {
@@ -92,15 +91,6 @@ static void fixture_init(fixture *f, size_t rows, size_t p_count, size_t d_model
 }
 
 static void fixture_release(fixture *f) {
-    float *floats[] = {f->x,      f->y,       f->d_y,     f->d_x,    f->gate,   f->hidden,
-                       f->d_gate, f->factors, f->experts, f->adam_m, f->adam_v, f->average};
-    for (size_t i = 0; i < sizeof(floats) / sizeof(floats[0]); i++) free(floats[i]);
-    free(f->counts);
-    free(f->indices);
-    free(f->active);
-    free(f->flags);
-    free(f->dirty);
-    free(f->usage);
     reef_expert_pairs_release(&f->pairs);
 }
 
@@ -189,19 +179,20 @@ static void assert_forward_is_plain(fixture *f) {
     }
 }
 
-static void forward_equals_the_plain_sum_in_double(void **state) {
-    assert_forward_is_plain(*state);
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, fixture *f)
+
+FIXTURE_TEST(forward_equals_the_plain_sum_in_double) {
+    assert_forward_is_plain(f);
 }
 
-static void more_experts_than_one_chunk_are_summed_completely(void **state) {
+PLAIN_TEST(more_experts_than_one_chunk_are_summed_completely) {
     fixture f;
     fixture_init(&f, 3, P_LONG, 17, 29);
     assert_forward_is_plain(&f);
     fixture_release(&f);
 }
 
-static void forward_without_hidden_gives_the_same_bits(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(forward_without_hidden_gives_the_same_bits) {
     float *y = zeros(ROWS * D, sizeof(*y));
     forward(f);
     reef_expert_rows experts = rows_of(f);
@@ -209,8 +200,7 @@ static void forward_without_hidden_gives_the_same_bits(void **state) {
     assert_memory_equal(y, f->y, ROWS * D * sizeof(*y));
 }
 
-static void a_token_does_not_depend_on_its_neighbours(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(a_token_does_not_depend_on_its_neighbours) {
     float y[D] = {0};
     forward(f);
     for (size_t t = 0; t < ROWS; t++) {
@@ -223,8 +213,7 @@ static void a_token_does_not_depend_on_its_neighbours(void **state) {
 }
 
 // A sealed generation passes gradients on and keeps nothing for an update.
-static void backward_without_factors_gives_the_same_bits(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(backward_without_factors_gives_the_same_bits) {
     const size_t wide = ROWS * D * sizeof(float), chosen = ROWS * P * sizeof(float);
     float *d_x = zeros(ROWS * D, sizeof(*d_x)), *d_gate = zeros(ROWS * P, sizeof(*d_gate));
     reef_expert_rows experts = rows_of(f);
@@ -237,8 +226,7 @@ static void backward_without_factors_gives_the_same_bits(void **state) {
     assert_memory_equal(d_gate, f->d_gate, chosen);
 }
 
-static void skipped_tokens_do_not_change_by_one_bit(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(skipped_tokens_do_not_change_by_one_bit) {
     for (size_t i = 0; i < ROWS * D; i++) f->y[i] = f->d_x[i] = i % 2 ? -0.0f : random_float();
     float *y = zeros(ROWS * D, sizeof(*y)), *d_x = zeros(ROWS * D, sizeof(*d_x));
     memcpy(y, f->y, ROWS * D * sizeof(*y));
@@ -282,14 +270,6 @@ static void compute(const fixture *f, const reef_expert_rows *experts, results *
                           f->indices, f->gate, experts, f->active);
 }
 
-static void results_release(results *r) {
-    free(r->y);
-    free(r->hidden);
-    free(r->d_x);
-    free(r->d_gate);
-    free(r->factors);
-}
-
 static void assert_same_bits_as_in_one_block(const fixture *f, const reef_expert_rows *experts) {
     reef_expert_rows plain = rows_of(f);
     results one, other;
@@ -302,8 +282,6 @@ static void assert_same_bits_as_in_one_block(const fixture *f, const reef_expert
     assert_memory_equal(one.hidden, other.hidden, f->rows * f->hidden_values * sizeof(float));
     assert_memory_equal(one.d_gate, other.d_gate, pairs);
     assert_memory_equal(one.factors, other.factors, pairs * f->vectors);
-    results_release(&one);
-    results_release(&other);
 }
 
 // The rows in blocks of 2^block_shift, each an allocation of its own made in shuffled order and of
@@ -330,15 +308,14 @@ static void assert_blocks_do_not_matter(const fixture *f, reef_dtype dtype, uint
     for (size_t b = 0; b < block_count; b++) free(blocks[b]);
 }
 
-static void rows_in_blocks_give_the_bits_of_one_block(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(rows_in_blocks_give_the_bits_of_one_block) {
     f->active[1] = 0;
     for (uint32_t shift = 0; shift < 5; shift++) assert_blocks_do_not_matter(f, REEF_F32, shift);
     assert_blocks_do_not_matter(f, REEF_F32, REEF_EXPERT_ONE_BLOCK - 1);
 }
 
 // Whole numbers, the largest 127 in size, so that scales are 1 and products are not rounded.
-static void int8_rows_give_the_bits_of_equal_float_rows(void **state) {
+PLAIN_TEST(int8_rows_give_the_bits_of_equal_float_rows) {
     static const size_t WIDTHS[] = {1, 11, 16, 67, 256};
     for (size_t i = 0; i < sizeof(WIDTHS) / sizeof(WIDTHS[0]); i++) {
         fixture f;
@@ -379,8 +356,7 @@ static void keep_off_the_kink(fixture *f) {
     }
 }
 
-static void backward_agrees_with_finite_differences(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(backward_agrees_with_finite_differences) {
     keep_off_the_kink(f);
     f->active[2] = 0;
     forward_loss(f);
@@ -407,8 +383,7 @@ static size_t row_gradient(const fixture *f, size_t expert, float *row_grad) {
     return count;
 }
 
-static void row_gradients_agree_with_finite_differences(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(row_gradients_agree_with_finite_differences) {
     float row_grad[ROW_MAX];
     keep_off_the_kink(f);
     f->active[2] = 0;
@@ -423,8 +398,7 @@ static void row_gradients_agree_with_finite_differences(void **state) {
 }
 
 // One Adam step from zero moments leaves adam_m = (1 - beta1) * gradient.
-static void the_update_steps_along_the_row_gradient(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(the_update_steps_along_the_row_gradient) {
     float row_grad[ROW_MAX];
     forward(f);
     backward(f);
@@ -483,7 +457,7 @@ static void assert_sorted(size_t rows, size_t p_count, size_t expert_count, size
 }
 
 // Ids of one to three digits of the sort; pairs of one piece, of some, and of as many as there are.
-static void pairs_are_sorted_by_expert_and_then_by_token(void **state) {
+FIXTURE_TEST(pairs_are_sorted_by_expert_and_then_by_token) {
     static const size_t EXPERTS[] = {1, 2, 13, 4095, 4096, 4097, 1 << 20, (1 << 24) + 1, 1 << 28};
     static const size_t TOKENS[] = {0, 1, 5, 33, 200, 1000, 20000};
     for (size_t i = 0; i < sizeof(EXPERTS) / sizeof(EXPERTS[0]); i++)
@@ -491,8 +465,7 @@ static void pairs_are_sorted_by_expert_and_then_by_token(void **state) {
             assert_sorted(TOKENS[n], P, EXPERTS[i], 1 + n % 3);
 }
 
-static void a_step_without_active_tokens_changes_nothing(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(a_step_without_active_tokens_changes_nothing) {
     forward(f);
     backward(f);
     memset(f->active, 0, ROWS);
@@ -503,7 +476,7 @@ static void a_step_without_active_tokens_changes_nothing(void **state) {
     for (size_t e = 0; e < N; e++) assert_int_equal(f->dirty[e] + f->counts[e], 0);
 }
 
-static void too_many_selections_for_32_bits_are_refused(void **state) {
+FIXTURE_TEST(too_many_selections_for_32_bits_are_refused) {
     reef_expert_pairs pairs;
     assert_int_equal(reef_expert_pairs_init(&pairs, (size_t)UINT32_MAX + 1, 1, 1, &why),
                      REEF_ERR_INVALID);
@@ -512,8 +485,7 @@ static void too_many_selections_for_32_bits_are_refused(void **state) {
 
 // ---- update -------------------------------------------------------------------------------------
 
-static void frozen_rows_do_not_change_by_one_bit(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(frozen_rows_do_not_change_by_one_bit) {
     float before[4][N * ROW_MAX];
     const size_t all_bytes = N * f->row_values * sizeof(float);
     forward(f);
@@ -544,8 +516,7 @@ static void frozen_rows_do_not_change_by_one_bit(void **state) {
     }
 }
 
-static void usage_totals_are_exact(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(usage_totals_are_exact) {
     const size_t steps = 3;
     f->active[4] = 0;
     for (size_t i = 0; i < steps; i++) {
@@ -566,8 +537,7 @@ static void usage_totals_are_exact(void **state) {
 }
 
 // A ReLU score has no bound: what one selection adds has, up to an infinite score.
-static void usage_of_huge_scores_is_cut_and_exact_in_any_order(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(usage_of_huge_scores_is_cut_and_exact_in_any_order) {
     static const float GATES[] = {INFINITY, 4097, 4096, FLT_MAX, 0.25f, 0};
     static const uint64_t UNITS[] = {4096, 4096, 4096, 4096, 0, 0}; // whole ones
     enum { COUNT = sizeof(GATES) / sizeof(GATES[0]) };
@@ -598,8 +568,7 @@ static void usage_of_huge_scores_is_cut_and_exact_in_any_order(void **state) {
     assert_memory_equal(forwards, f->usage, sizeof(forwards));
 }
 
-static void clipping_bounds_the_norm_of_each_row(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(clipping_bounds_the_norm_of_each_row) {
     const float clip = 1.5f;
     float row_grad[ROW_MAX];
     size_t clipped = 0, whole = 0;
@@ -623,8 +592,7 @@ static void clipping_bounds_the_norm_of_each_row(void **state) {
 
 // Dense Adam over all rows equals the lazy one as long as every row is selected in every step, and
 // a row that sat out some steps equals a dense row that never saw them.
-static void lazy_adam_equals_dense_adam_with_the_row_s_own_count(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(lazy_adam_equals_dense_adam_with_the_row_s_own_count) {
     const size_t row = f->row_values, bytes = N * row * sizeof(float);
     float param[N * ROW_MAX], adam_m[N * ROW_MAX] = {0}, adam_v[N * ROW_MAX] = {0};
     float row_grad[ROW_MAX];
@@ -655,8 +623,7 @@ static void lazy_adam_equals_dense_adam_with_the_row_s_own_count(void **state) {
 }
 
 // Corrections are kept for the first updates of a row, and for the betas that were last given.
-static void a_row_is_corrected_by_its_count_and_by_the_betas_of_the_step(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(a_row_is_corrected_by_its_count_and_by_the_betas_of_the_step) {
     const size_t row = f->row_values, bytes = N * row * sizeof(float);
     static const uint32_t FIRST[] = {0, REEF_EXPERT_BIASES - 3, REEF_EXPERT_BIASES - 2,
                                      REEF_EXPERT_BIASES - 1, UINT32_MAX};
@@ -687,8 +654,7 @@ static void a_row_is_corrected_by_its_count_and_by_the_betas_of_the_step(void **
     }
 }
 
-static void averages_are_of_the_rows_that_each_update_left(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(averages_are_of_the_rows_that_each_update_left) {
     const size_t row = f->row_values;
     float average[N * ROW_MAX];
     uint32_t counts[N] = {0}, most = 0;
@@ -711,11 +677,9 @@ static void averages_are_of_the_rows_that_each_update_left(void **state) {
 }
 
 // The averages are a by-product: rows and moments are the same without.
-static void without_averages_the_rows_are_the_same(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(without_averages_the_rows_are_the_same) {
     fixture other;
     fixture_init(&other, ROWS, P, D, N);
-    free(other.average);
     other.average = NULL;
     for (size_t step = 0; step < 5; step++) {
         fixture *both[] = {f, &other};
@@ -752,7 +716,7 @@ static void train_some_steps(fixture *f, size_t threads) {
     reef_thread_pool_free(workers);
 }
 
-static void any_number_of_threads_gives_the_same_bits(void **state) {
+FIXTURE_TEST(any_number_of_threads_gives_the_same_bits) {
     static const size_t THREADS[] = {2, 3, 8};
     fixture one, many;
     train_some_steps(&one, 1);
@@ -774,33 +738,7 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
 static int run_with(reef_expert_kind kind, const char *name) {
     tested_kind = kind;
     print_message("kind: %s\n", name);
-    const struct CMUnitTest tests[] = {
-        SET_UP(forward_equals_the_plain_sum_in_double),
-        SET_UP(more_experts_than_one_chunk_are_summed_completely),
-        SET_UP(forward_without_hidden_gives_the_same_bits),
-        SET_UP(a_token_does_not_depend_on_its_neighbours),
-        SET_UP(backward_without_factors_gives_the_same_bits),
-        SET_UP(skipped_tokens_do_not_change_by_one_bit),
-        SET_UP(rows_in_blocks_give_the_bits_of_one_block),
-        SET_UP(int8_rows_give_the_bits_of_equal_float_rows),
-        SET_UP(backward_agrees_with_finite_differences),
-        SET_UP(row_gradients_agree_with_finite_differences),
-        SET_UP(the_update_steps_along_the_row_gradient),
-        SET_UP(pairs_are_sorted_by_expert_and_then_by_token),
-        SET_UP(a_step_without_active_tokens_changes_nothing),
-        SET_UP(too_many_selections_for_32_bits_are_refused),
-        SET_UP(frozen_rows_do_not_change_by_one_bit),
-        SET_UP(averages_are_of_the_rows_that_each_update_left),
-        SET_UP(without_averages_the_rows_are_the_same),
-        SET_UP(usage_totals_are_exact),
-        SET_UP(usage_of_huge_scores_is_cut_and_exact_in_any_order),
-        SET_UP(clipping_bounds_the_norm_of_each_row),
-        SET_UP(lazy_adam_equals_dense_adam_with_the_row_s_own_count),
-        SET_UP(a_row_is_corrected_by_its_count_and_by_the_betas_of_the_step),
-        SET_UP(any_number_of_threads_gives_the_same_bits),
-#undef TEST
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }
 
 int main(void) {

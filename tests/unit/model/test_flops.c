@@ -120,7 +120,7 @@ static void compare(const char *const *settings) {
     release(&w);
 }
 
-static void kernels_are_asked_for_what_the_formulas_say(void **state) {
+PLAIN_TEST(kernels_are_asked_for_what_the_formulas_say) {
     compare((const char *const[]){"ffw", "d", NULL});
     compare((const char *const[]){"ffw", "p", NULL});
     compare((const char *const[]){"ffw", "dpd", "batch_norm", "false", NULL});
@@ -132,7 +132,7 @@ static void kernels_are_asked_for_what_the_formulas_say(void **state) {
     compare((const char *const[]){"ffw", "p", "score", "relu", NULL});
 }
 
-static void products_are_matrix_products(void **state) {
+PLAIN_TEST(products_are_matrix_products) {
     world w;
     build(&w, (const char *const[]){"ffw", "dpd", NULL});
     reef_flops flops;
@@ -151,7 +151,7 @@ static void products_are_matrix_products(void **state) {
 }
 
 // A model small enough to count by hand: T 2, D 2, one head, one layer, dense of width 3.
-static void a_dense_model_by_hand(void **state) {
+PLAIN_TEST(a_dense_model_by_hand) {
     reef_config config;
     reef_config_default(&config);
     static const char *const SETTINGS[] = {
@@ -177,7 +177,7 @@ static void a_dense_model_by_hand(void **state) {
     assert_int_equal(flops.parameters_active, 4 * 2 + 2 + 4 * 4 + 8 + 12 + 512 + 4);
 }
 
-static void a_token_meets_its_experts_only(void **state) {
+PLAIN_TEST(a_token_meets_its_experts_only) {
     reef_config config;
     reef_config_default(&config);
     set(&config, "layers", "4");
@@ -198,7 +198,7 @@ static void a_token_meets_its_experts_only(void **state) {
 }
 
 // Of a mixture those of as many networks as take a token on average.
-static void a_token_meets_a_share_of_a_mixture(void **state) {
+PLAIN_TEST(a_token_meets_a_share_of_a_mixture) {
     reef_config config;
     reef_flops mixture, dense;
     reef_config_default(&config);
@@ -214,8 +214,4 @@ static void a_token_meets_a_share_of_a_mixture(void **state) {
                      8 * D + network);
 }
 
-TESTS(ALONE(kernels_are_asked_for_what_the_formulas_say),
-      ALONE(products_are_matrix_products),
-      ALONE(a_dense_model_by_hand),
-      ALONE(a_token_meets_its_experts_only),
-      ALONE(a_token_meets_a_share_of_a_mixture))
+RUN_TESTS

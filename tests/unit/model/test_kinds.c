@@ -16,32 +16,32 @@ static const char *const NETS[][SETTINGS_MAX] = {
 };
 enum { NET_COUNT = sizeof(NETS) / sizeof(*NETS) };
 
-static void a_first_generation_of_every_kind_has_a_true_gradient(void **state) {
+PLAIN_TEST(a_first_generation_of_every_kind_has_a_true_gradient) {
     for (size_t i = 0; i < NET_COUNT; i++) {
-        void *f = small_model(NETS[i]);
+        model_fixture *f = small_model(NETS[i]);
         check_all_gradients(f);
-        teardown(&f);
+        free_model(f);
     }
 }
 
 // Sealed values and mixtures pass gradients on; mixtures by thresholds, without anything that was
 // kept.
-static void a_later_generation_on_top_of_every_kind_has_a_true_gradient(void **state) {
+PLAIN_TEST(a_later_generation_on_top_of_every_kind_has_a_true_gradient) {
     for (size_t i = 0; i < NET_COUNT; i++) {
         model_fixture *f = small_model(NETS[i]);
-        void *held = f;
         check_later_generation(f, i == 0 ? REEF_I8 : REEF_F32);
-        teardown(&held);
+        free_model(f);
     }
 }
 
-static void scores_of_values_have_a_true_gradient(void **state) {
+PLAIN_TEST(scores_of_values_have_a_true_gradient) {
     static const char *const SCORES[] = {"sigmoid", "relu"};
     for (size_t i = 0; i < 2; i++) {
-        void *f = small_model((const char *const[]){"layers", "2", "ffw", "kd", "score", SCORES[i],
-                                                    "subkeys", i ? "head" : "shared", NULL});
+        model_fixture *f =
+            small_model((const char *const[]){"layers", "2", "ffw", "kd", "score", SCORES[i],
+                                              "subkeys", i ? "head" : "shared", NULL});
         check_all_gradients(f);
-        teardown(&f);
+        free_model(f);
     }
 }
 
@@ -52,7 +52,6 @@ static void scores_of_values_have_a_true_gradient(void **state) {
 static float *step_with(size_t threads, size_t *count) {
     reef_thread_pool *workers = NULL;
     model_fixture *f = small_model(NETS[2]);
-    void *held = f;
     const reef_generation *generation = f->network.generations[0];
     assert_int_equal(reef_thread_pool_new(&workers, threads, NULL), REEF_OK);
     must(reef_network_forward(&f->acts, &f->network, workers, &f->batch, REEF_PASS_TRAIN, &why));
@@ -78,11 +77,11 @@ static float *step_with(size_t threads, size_t *count) {
         at += values;
     }
     reef_thread_pool_free(workers);
-    teardown(&held);
+    free_model(f);
     return all;
 }
 
-static void any_number_of_threads_gives_the_same_bits(void **state) {
+PLAIN_TEST(any_number_of_threads_gives_the_same_bits) {
     size_t count, again;
     float *alone = step_with(1, &count);
     for (size_t threads = 2; threads <= 4; threads++) {
@@ -98,10 +97,9 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
 
 // Bytes from `from` on of all windows are others; every logit before them must stay, with
 // thresholds that let in much and little.
-static void later_bytes_change_no_earlier_logit(void **state) {
+PLAIN_TEST(later_bytes_change_no_earlier_logit) {
     for (size_t i = 0; i < NET_COUNT; i++) {
         model_fixture *f = small_model(NETS[i]);
-        void *held = f;
         size_t T = f->config.context, row = REEF_VOCAB;
         float *before = room(f->rows * row * sizeof(*before));
         f->batch.weight = NULL;
@@ -125,13 +123,12 @@ static void later_bytes_change_no_earlier_logit(void **state) {
                 assert_memory_not_equal(before + end, f->acts.logits + end, row * sizeof(*before));
             }
         }
-        teardown(&held);
+        free_model(f);
     }
 }
 
-static void a_window_does_not_depend_on_its_neighbours(void **state) {
+PLAIN_TEST(a_window_does_not_depend_on_its_neighbours) {
     model_fixture *f = small_model(NETS[2]);
-    void *held = f;
     size_t T = f->config.context, row = T * REEF_VOCAB;
     float *alone = room(row * sizeof(*alone));
     f->batch.weight = NULL;
@@ -144,14 +141,13 @@ static void a_window_does_not_depend_on_its_neighbours(void **state) {
     memmove(f->tokens, f->tokens + T, T); // now it is the first
     forward(f, REEF_PASS_EVALUATE);
     assert_memory_equal(alone, f->acts.logits, row * sizeof(*alone));
-    teardown(&held);
+    free_model(f);
 }
 
 // ---- sealing and growing ------------------------------------------------------------------------
 
-static void opening_a_generation_changes_no_bit(void **state) {
+PLAIN_TEST(opening_a_generation_changes_no_bit) {
     model_fixture *f = small_model(NETS[2]);
-    void *held = f;
     size_t count = f->rows * REEF_VOCAB;
     float *before = room(count * sizeof(*before));
     f->batch.weight = NULL;
@@ -168,13 +164,12 @@ static void opening_a_generation_changes_no_bit(void **state) {
     // A mixture is the first generation's alone.
     assert_non_null(reef_generation_find(f->network.generations[0], "block3.moe_threshold"));
     assert_null(reef_generation_find(f->network.generations[1], "block3.w_moe_router"));
-    teardown(&held);
+    free_model(f);
 }
 
-static void growing_keeps_rows_and_sub_keys_of_every_head(void **state) {
+PLAIN_TEST(growing_keeps_rows_and_sub_keys_of_every_head) {
     reef_generation *grown = NULL;
     model_fixture *f = small_model(NETS[2]); // tables for each of two heads, of d_key 6
-    void *held = f;
     const reef_generation *open = f->network.generations[0];
     must(reef_generation_grow(&grown, open, &f->config, 8, &why));
     for (uint32_t l = 0; l < 2; l++) {
@@ -198,10 +193,10 @@ static void growing_keeps_rows_and_sub_keys_of_every_head(void **state) {
     assert_memory_equal(grown->weights.blocks[3].moe.threshold,
                         open->weights.blocks[3].moe.threshold, 3 * sizeof(float));
     reef_generation_free(grown);
-    teardown(&held);
+    free_model(f);
 }
 
-static void an_expert_of_a_mixture_takes_a_share_of_the_tokens(void **state) {
+PLAIN_TEST(an_expert_of_a_mixture_takes_a_share_of_the_tokens) {
     reef_config config;
     reef_config_default(&config); // 8 experts, windows of 128
     assert_int_equal(reef_moe_capacity(&config), 16);
@@ -213,7 +208,7 @@ static void an_expert_of_a_mixture_takes_a_share_of_the_tokens(void **state) {
     assert_int_equal(reef_moe_capacity(&config), 1);
 }
 
-static void letters_have_names_and_say_what_retrieves(void **state) {
+PLAIN_TEST(letters_have_names_and_say_what_retrieves) {
     static const char *const NAMES[] = {"peer", "pkm", "dense", "moe"};
     reef_config config;
     reef_config_default(&config);
@@ -229,18 +224,4 @@ static void letters_have_names_and_say_what_retrieves(void **state) {
     assert_int_equal(reef_layer_ffw(&config, 3), REEF_FFW_PKM);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_first_generation_of_every_kind_has_a_true_gradient),
-        cmocka_unit_test(a_later_generation_on_top_of_every_kind_has_a_true_gradient),
-        cmocka_unit_test(scores_of_values_have_a_true_gradient),
-        cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
-        cmocka_unit_test(later_bytes_change_no_earlier_logit),
-        cmocka_unit_test(a_window_does_not_depend_on_its_neighbours),
-        cmocka_unit_test(opening_a_generation_changes_no_bit),
-        cmocka_unit_test(growing_keeps_rows_and_sub_keys_of_every_head),
-        cmocka_unit_test(an_expert_of_a_mixture_takes_a_share_of_the_tokens),
-        cmocka_unit_test(letters_have_names_and_say_what_retrieves),
-    };
-    return cmocka_run_group_tests_name("trainer kinds", tests, NULL, NULL);
-}
+RUN_TESTS

@@ -24,7 +24,7 @@ static double score(const reef_line_scorer *scorer, const char *line, const char
     return reef_line_score(scorer, (const uint8_t *)line, bits, count);
 }
 
-static void a_line_scores_by_its_most_surprising_bytes(void **state) {
+PLAIN_TEST(a_line_scores_by_its_most_surprising_bytes) {
     reef_line_scorer *scorer = learned("");
     assert_near(score(scorer, "disk full", "113111921"), (9 + 3 + 2) / 3.0 + 20 / 9.0);
     // Digits, and words with them, are none of its words; neither are signs by themselves.
@@ -39,7 +39,7 @@ static double rare(double lines, double having) {
     return log2((lines + 1) / (having + 1));
 }
 
-static void rare_words_count_where_nothing_surprises(void **state) {
+PLAIN_TEST(rare_words_count_where_nothing_surprises) {
     reef_line_scorer *scorer = learned("get a page\nget a page\tof 17\nput a page page\nno");
     // Four lines: "a" and "page" are in three of them, "get" in two, "put" in one, "new" in none.
     assert_near(score(scorer, "get a page", "0000000000"), (rare(4, 2) + 2 * rare(4, 3)) / 4);
@@ -53,7 +53,7 @@ static void rare_words_count_where_nothing_surprises(void **state) {
     reef_line_scorer_free(scorer);
 }
 
-static void words_are_counted_however_many_there_are(void **state) {
+PLAIN_TEST(words_are_counted_however_many_there_are) {
     enum { WORDS = 20000 };
     size_t used = 0;
     char *text = room((size_t)WORDS * 16);
@@ -78,6 +78,4 @@ static void words_are_counted_however_many_there_are(void **state) {
     reef_line_scorer_free(NULL);
 }
 
-TESTS(ALONE(a_line_scores_by_its_most_surprising_bytes),
-      ALONE(rare_words_count_where_nothing_surprises),
-      ALONE(words_are_counted_however_many_there_are))
+RUN_TESTS

@@ -4,38 +4,45 @@
 #include "small_model.h"
 
 static int setup(void **state) {
-    return setup_with(state, "gelu", "softmax");
+    *state = model_with("gelu", "softmax");
+    return 0;
 }
 
-static void first_generation_backward_agrees_with_finite_differences(void **state) {
-    check_all_gradients(*state);
+static int teardown(void **state) {
+    free_model(*state);
+    return 0;
 }
 
-static void every_kind_and_score_has_a_true_gradient(void **state) {
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, model_fixture *f)
+
+FIXTURE_TEST(first_generation_backward_agrees_with_finite_differences) {
+    check_all_gradients(f);
+}
+
+PLAIN_TEST(every_kind_and_score_has_a_true_gradient) {
     static const char *const EXPERTS[] = {"gelu", "relu", "glu"};
     static const char *const SCORES[] = {"softmax", "sigmoid", "relu"};
     for (size_t i = 0; i < 9; i++) {
-        setup_with(state, EXPERTS[i / 3], SCORES[i % 3]);
-        check_all_gradients(*state);
-        teardown(state);
+        model_fixture *f = model_with(EXPERTS[i / 3], SCORES[i % 3]);
+        check_all_gradients(f);
+        free_model(f);
     }
 }
 
-static void later_generation_backward_agrees_with_finite_differences(void **state) {
-    check_later_generation(*state, REEF_F32);
+FIXTURE_TEST(later_generation_backward_agrees_with_finite_differences) {
+    check_later_generation(f, REEF_F32);
 }
 
 // Gradients pass through rows of int8 as through others.
-static void a_generation_on_top_of_rounded_ones_has_a_true_gradient(void **state) {
-    setup_with(state, "glu", "softmax");
-    check_later_generation(*state, REEF_I8);
-    teardown(state);
+PLAIN_TEST(a_generation_on_top_of_rounded_ones_has_a_true_gradient) {
+    model_fixture *f = model_with("glu", "softmax");
+    check_later_generation(f, REEF_I8);
+    free_model(f);
 }
 
 // Of several generations each token has the corrections of one, in training and in evaluation.
-static void a_token_is_corrected_by_the_generation_that_fires(void **state) {
-    *state = small_model((const char *const[]){"batch_norm", "false", NULL});
-    model_fixture *f = *state;
+PLAIN_TEST(a_token_is_corrected_by_the_generation_that_fires) {
+    model_fixture *f = small_model((const char *const[]){"batch_norm", "false", NULL});
     size_t count = f->rows * REEF_VOCAB, T = f->config.context;
     float *alone = room(count * sizeof(*alone));
     f->batch.weight = NULL;
@@ -62,7 +69,7 @@ static void a_token_is_corrected_by_the_generation_that_fires(void **state) {
     for (size_t t = 2; t < T; t++)
         assert_memory_not_equal(alone + t * REEF_VOCAB, f->acts.logits + t * REEF_VOCAB,
                                 REEF_VOCAB * sizeof(*alone));
-    teardown(state);
+    free_model(f);
 }
 
 enum { ROW = 3 * 12 }; // values
@@ -76,9 +83,8 @@ static void round_row(float *row) {
 }
 
 // What the sealed rows compute is what an open generation with rounded rows would.
-static void sealing_rounds_each_row_once(void **state) {
-    setup_with(state, "glu", "relu");
-    model_fixture *f = *state;
+PLAIN_TEST(sealing_rounds_each_row_once) {
+    model_fixture *f = model_with("glu", "relu");
     reef_generation *open = f->network.generations[0];
     size_t count = f->rows * REEF_VOCAB, values = open->expert_tables[0].expert_count * ROW;
     float *expected = room(count * sizeof(*expected));
@@ -114,15 +120,14 @@ static void sealing_rounds_each_row_once(void **state) {
     forward(f, REEF_PASS_EVALUATE);
     // A row's sum is multiplied by its scale, and not each of its values.
     for (size_t j = 0; j < count; j++) assert_float_equal(f->acts.logits[j], expected[j], 1e-5f);
-    teardown(state);
+    free_model(f);
 }
 
 // Copies of experts begin with these, and so do nets of kinds that come back.
-static void rows_of_sealed_experts_are_read_as_floats(void **state) {
+PLAIN_TEST(rows_of_sealed_experts_are_read_as_floats) {
     static const reef_dtype dtypes[] = {REEF_F32, REEF_I8};
     for (size_t d = 0; d < 2; d++) {
-        setup_with(state, "glu", "sigmoid");
-        model_fixture *f = *state;
+        model_fixture *f = model_with("glu", "sigmoid");
         reef_generation *open = f->network.generations[0], *sealed = NULL;
         float before[3 * 12], read[3 * 12], most = 0.0f;
         assert_int_equal(open->expert_tables[0].row_values, 3 * 12);
@@ -134,12 +139,11 @@ static void rows_of_sealed_experts_are_read_as_floats(void **state) {
             assert_true(fabsf(read[i] - before[i]) < most / 253.0f);
         reef_generation_free(open);
         f->network.generations[0] = sealed;
-        teardown(state);
+        free_model(f);
     }
 }
 
-static void opening_a_generation_changes_no_bit(void **state) {
-    model_fixture *f = *state;
+FIXTURE_TEST(opening_a_generation_changes_no_bit) {
     size_t count = f->rows * REEF_VOCAB;
     float *before = room(count * sizeof(*before));
     f->batch.weight = NULL;
@@ -158,8 +162,7 @@ static void opening_a_generation_changes_no_bit(void **state) {
     }
 }
 
-static void a_silent_generation_touches_no_bit(void **state) {
-    model_fixture *f = *state;
+FIXTURE_TEST(a_silent_generation_touches_no_bit) {
     size_t count = f->rows * REEF_VOCAB, T = f->config.context, row = T * REEF_VOCAB;
     float *before = room(count * sizeof(*before));
     f->batch.weight = NULL;
@@ -177,8 +180,7 @@ static void a_silent_generation_touches_no_bit(void **state) {
     assert_memory_equal(before + 2 * row, f->acts.logits + 2 * row, row * sizeof(*before));
 }
 
-static void a_window_does_not_depend_on_its_neighbours(void **state) {
-    model_fixture *f = *state;
+FIXTURE_TEST(a_window_does_not_depend_on_its_neighbours) {
     size_t row = (size_t)f->config.context * REEF_VOCAB;
     float *alone = room(row * sizeof(*alone));
     f->batch.weight = NULL;
@@ -193,8 +195,7 @@ static void a_window_does_not_depend_on_its_neighbours(void **state) {
     assert_memory_equal(alone, f->acts.logits, row * sizeof(*alone));
 }
 
-static void growing_in_place_keeps_experts_and_their_ids(void **state) {
-    model_fixture *f = *state;
+FIXTURE_TEST(growing_in_place_keeps_experts_and_their_ids) {
     reef_generation *grown = NULL;
     const reef_generation *open = f->network.generations[0];
     assert_int_equal(reef_generation_grow(&grown, open, &f->config, 5, &why), REEF_ERR_INVALID);
@@ -212,19 +213,4 @@ static void growing_in_place_keeps_experts_and_their_ids(void **state) {
     reef_generation_free(grown);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(first_generation_backward_agrees_with_finite_differences),
-        SET_UP(later_generation_backward_agrees_with_finite_differences),
-        cmocka_unit_test(every_kind_and_score_has_a_true_gradient),
-        cmocka_unit_test(a_generation_on_top_of_rounded_ones_has_a_true_gradient),
-        cmocka_unit_test(rows_of_sealed_experts_are_read_as_floats),
-        cmocka_unit_test(a_token_is_corrected_by_the_generation_that_fires),
-        cmocka_unit_test(sealing_rounds_each_row_once),
-        SET_UP(opening_a_generation_changes_no_bit),
-        SET_UP(a_silent_generation_touches_no_bit),
-        SET_UP(a_window_does_not_depend_on_its_neighbours),
-        SET_UP(growing_in_place_keeps_experts_and_their_ids),
-    };
-    return cmocka_run_group_tests_name("trainer model", tests, NULL, NULL);
-}
+RUN_TESTS

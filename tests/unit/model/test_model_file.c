@@ -99,8 +99,9 @@ static void assert_tensor(const json_t *header,
     free(text);
 }
 
-static void tensors_have_names_and_shapes(void **state) {
-    two *t = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, two *t)
+
+FIXTURE_TEST(tensors_have_names_and_shapes) {
     size_t at, bytes;
     borrow(t);
     json_t *header = header_of(t->file, &at);
@@ -138,8 +139,7 @@ static void tensors_have_names_and_shapes(void **state) {
 
 // ---- what is refused ----------------------------------------------------------------------------
 
-static void what_cannot_be_written_is_named(void **state) {
-    two *t = *state;
+FIXTURE_TEST(what_cannot_be_written_is_named) {
     static const struct {
         const char *name, *value, *words;
     } kinds[] = {{"model", "layer", "layer by itself"}};
@@ -170,8 +170,7 @@ static bool stop_soon(void) {
     return blocks_until_stop-- == 0;
 }
 
-static void a_stopped_export_leaves_nothing(void **state) {
-    two *t = *state;
+FIXTURE_TEST(a_stopped_export_leaves_nothing) {
     borrow(t);
     (void)unlink(t->other);
     for (int blocks = 0; blocks < 5; blocks++) {
@@ -183,8 +182,7 @@ static void a_stopped_export_leaves_nothing(void **state) {
     }
 }
 
-static void what_a_killed_export_left_is_written_over_and_nothing_else(void **state) {
-    two *t = *state;
+FIXTURE_TEST(what_a_killed_export_left_is_written_over_and_nothing_else) {
     size_t bytes, again;
     char part[TEMP_DIR_BYTES + 8];
     borrow(t);
@@ -223,8 +221,7 @@ static void what_a_killed_export_left_is_written_over_and_nothing_else(void **st
     assert_int_equal(unlink(part), 0);
 }
 
-static void on_a_full_disk_no_file_is_left(void **state) {
-    two *t = *state;
+FIXTURE_TEST(on_a_full_disk_no_file_is_left) {
     char small[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];
     borrow(t);
     temp_dir_join(small, t->a->dir, "small");
@@ -241,13 +238,4 @@ static void on_a_full_disk_no_file_is_left(void **state) {
     assert_true(empty);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SET_UP(tensors_have_names_and_shapes),
-        SET_UP(what_cannot_be_written_is_named),
-        SET_UP(a_stopped_export_leaves_nothing),
-        SET_UP(what_a_killed_export_left_is_written_over_and_nothing_else),
-        SET_UP(on_a_full_disk_no_file_is_left),
-    };
-    return cmocka_run_group_tests(tests, learn_once, forget);
-}
+RUN_TESTS_IN(learn_once, forget)

@@ -139,7 +139,7 @@ static void assert_best_are_taken(const mixture *m) {
         }
 }
 
-static void each_expert_takes_its_best_tokens(void **state) {
+PLAIN_TEST(each_expert_takes_its_best_tokens) {
     for (size_t C = 1; C <= 9; C++) {
         mixture m = make((reef_moe_shape){9, 5, 7, 3, C}, 2, C);
         forward(&m, NULL, true);
@@ -154,7 +154,7 @@ static void each_expert_takes_its_best_tokens(void **state) {
     }
 }
 
-static void among_equals_the_earlier_token_is_taken(void **state) {
+PLAIN_TEST(among_equals_the_earlier_token_is_taken) {
     mixture m = make((reef_moe_shape){12, 2, 3, 4, 5}, 1, 8);
     for (size_t t = 0; t < 12; t++) // three different tokens, again and again
         for (size_t d = 0; d < 2; d++) m.x[t * 2 + d] = (float)((t * 7 / 2 + d) % 3);
@@ -167,7 +167,7 @@ static void among_equals_the_earlier_token_is_taken(void **state) {
     release(&m);
 }
 
-static void a_score_that_is_no_number_does_not_stop_it(void **state) {
+PLAIN_TEST(a_score_that_is_no_number_does_not_stop_it) {
     mixture m = make((reef_moe_shape){6, 2, 3, 2, 3}, 1, 8);
     m.x[3] = NAN;
     forward(&m, NULL, true);
@@ -177,7 +177,7 @@ static void a_score_that_is_no_number_does_not_stop_it(void **state) {
     release(&m);
 }
 
-static void by_thresholds_every_token_that_reaches_one_is_taken(void **state) {
+PLAIN_TEST(by_thresholds_every_token_that_reaches_one_is_taken) {
     mixture m = make((reef_moe_shape){13, 5, 7, 3, 2}, 2, 21);
     size_t most = 0;
     forward(&m, NULL, false);
@@ -197,7 +197,7 @@ static void by_thresholds_every_token_that_reaches_one_is_taken(void **state) {
     release(&m);
 }
 
-static void thresholds_follow_the_lowest_scores_taken(void **state) {
+PLAIN_TEST(thresholds_follow_the_lowest_scores_taken) {
     mixture m = make((reef_moe_shape){9, 5, 7, 3, 4}, 3, 33);
     float before[3], mean[3] = {0};
     forward(&m, NULL, true);
@@ -253,7 +253,7 @@ static double output_plain(const mixture *m, size_t w, size_t t, size_t d) {
     return y;
 }
 
-static void forward_equals_the_plain_sum_in_double(void **state) {
+PLAIN_TEST(forward_equals_the_plain_sum_in_double) {
     for (int choose = 0; choose < 2; choose++) {
         mixture m = make((reef_moe_shape){11, 6, 9, 3, 4}, 3, 5);
         forward(&m, NULL, choose);
@@ -267,7 +267,7 @@ static void forward_equals_the_plain_sum_in_double(void **state) {
 
 // Changing a token changes nothing of those before it, when thresholds decide; when experts choose,
 // it does.
-static void later_tokens_change_no_earlier_bit(void **state) {
+PLAIN_TEST(later_tokens_change_no_earlier_bit) {
     mixture m = make((reef_moe_shape){64, 32, 48, 4, 16}, 1, 9);
     float *before = room(window_floats(&m) * sizeof(*before));
     for (int choose = 0; choose < 2; choose++) {
@@ -334,7 +334,7 @@ static float *copy_of(const float *values, size_t count) {
     return copy;
 }
 
-static void backward_agrees_with_finite_differences(void **state) {
+PLAIN_TEST(backward_agrees_with_finite_differences) {
     for (int choose = 0; choose < 2; choose++) {
         mixture m = make((reef_moe_shape){7, 5, 6, 3, 3}, 2, 71);
         size_t tokens = m.windows * window_floats(&m), matrix = 3 * 5 * 6;
@@ -354,7 +354,7 @@ static void backward_agrees_with_finite_differences(void **state) {
     }
 }
 
-static void any_number_of_threads_gives_the_same_bits(void **state) {
+PLAIN_TEST(any_number_of_threads_gives_the_same_bits) {
     for (int choose = 0; choose < 2; choose++) {
         mixture one = make((reef_moe_shape){33, 17, 29, 5, 7}, 6, 3);
         forward(&one, NULL, choose);
@@ -373,17 +373,4 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_expert_takes_its_best_tokens),
-        cmocka_unit_test(among_equals_the_earlier_token_is_taken),
-        cmocka_unit_test(a_score_that_is_no_number_does_not_stop_it),
-        cmocka_unit_test(by_thresholds_every_token_that_reaches_one_is_taken),
-        cmocka_unit_test(thresholds_follow_the_lowest_scores_taken),
-        cmocka_unit_test(forward_equals_the_plain_sum_in_double),
-        cmocka_unit_test(later_tokens_change_no_earlier_bit),
-        cmocka_unit_test(backward_agrees_with_finite_differences),
-        cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
-    };
-    return cmocka_run_group_tests_name("trainer moe", tests, NULL, NULL);
-}
+RUN_TESTS

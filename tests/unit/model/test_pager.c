@@ -118,8 +118,9 @@ static void assert_rows_are_right(const fixture *f) {
             assert_true(row_of(f, f->indices[i])[0] == value_of_row(f->indices[i]));
 }
 
-static void chosen_rows_come_into_memory(void **state) {
-    fixture *f = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, fixture *f)
+
+FIXTURE_TEST(chosen_rows_come_into_memory) {
     reef_row_prefetch *prefetch;
     // What is chosen for a token that reads nothing is unspecified.
     f->active[5] = 0;
@@ -149,8 +150,7 @@ static bool has_dropped(void *context) {
     return reef_row_prefetch_drops(context) > 0;
 }
 
-static void a_process_that_is_too_large_lets_go(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(a_process_that_is_too_large_lets_go) {
     reef_row_prefetch *prefetch;
     must(reef_row_prefetch_new(&prefetch, 1, &why));
     must(reef_row_prefetch_cover(prefetch, (reef_map_span[]){span_of(f, 0, FILE_BYTES)}, 1, &why));
@@ -166,8 +166,7 @@ static void a_process_that_is_too_large_lets_go(void **state) {
 }
 
 // Between two files' maps lies what is nobody's: it has no file to come back from.
-static void what_lies_between_two_maps_stays(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(what_lies_between_two_maps_stays) {
     reef_row_prefetch *prefetch;
     const size_t hole = BLOCKS / 2 * BLOCK_BYTES;
     uint8_t *at = (uint8_t *)f->map + hole, *copy = room(BLOCK_BYTES);
@@ -197,8 +196,7 @@ static void what_lies_between_two_maps_stays(void **state) {
     reef_row_prefetch_free(prefetch);
 }
 
-static void passes_follow_each_other_and_may_end_early(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(passes_follow_each_other_and_may_end_early) {
     reef_row_prefetch *prefetch;
     must(reef_row_prefetch_new(&prefetch, UINT64_MAX, &why));
     // Nothing covered, a part of the rows, all of them, and nothing again: rows outside are left
@@ -218,7 +216,4 @@ static void passes_follow_each_other_and_may_end_early(void **state) {
     reef_row_prefetch_free(NULL);
 }
 
-TESTS(SET_UP(what_lies_between_two_maps_stays),
-      SET_UP(chosen_rows_come_into_memory),
-      SET_UP(a_process_that_is_too_large_lets_go),
-      SET_UP(passes_follow_each_other_and_may_end_early))
+RUN_TESTS

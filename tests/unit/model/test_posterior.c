@@ -32,7 +32,7 @@ static double read_all(reef_posterior *p, float bits[BYTES][KINDS]) {
     return sum;
 }
 
-static void it_is_fixed_share(void **state) {
+PLAIN_TEST(it_is_fixed_share) {
     uint64_t seed = 5;
     float bits[BYTES][KINDS];
     double weights[KINDS];
@@ -56,7 +56,7 @@ static void it_is_fixed_share(void **state) {
 // Herbster and Warmuth 1998: against the best kind of each part, who could be known afterwards
 // alone, a beginning costs log2(kinds) bits, a change log2(kinds / share), and a byte without one
 // -log2(1 - share).
-static void a_text_costs_little_more_than_the_best_of_each_part(void **state) {
+PLAIN_TEST(a_text_costs_little_more_than_the_best_of_each_part) {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         uint64_t draws = seed;
         float bits[BYTES][KINDS];
@@ -74,7 +74,7 @@ static void a_text_costs_little_more_than_the_best_of_each_part(void **state) {
     }
 }
 
-static void one_alone_answers_as_it_is(void **state) {
+PLAIN_TEST(one_alone_answers_as_it_is) {
     reef_posterior p = {0};
     reef_posterior_join(&p, 7, NULL, 0);
     reef_posterior_joined(&p);
@@ -109,7 +109,7 @@ static void calm(reef_posterior *p, int bytes) {
     }
 }
 
-static void surprises_wake_others_who_rest_again(void **state) {
+PLAIN_TEST(surprises_wake_others_who_rest_again) {
     reef_posterior p = {0};
     reef_posterior_join(&p, 3, NULL, 0);
     reef_posterior_joined(&p);
@@ -127,7 +127,7 @@ static void surprises_wake_others_who_rest_again(void **state) {
     assert_int_equal(p.kinds[0], 3);
 }
 
-static void one_that_joins_has_what_it_would_have(void **state) {
+PLAIN_TEST(one_that_joins_has_what_it_would_have) {
     reef_posterior p = {0};
     reef_posterior_join(&p, 3, NULL, 0);
     reef_posterior_joined(&p);
@@ -142,7 +142,7 @@ static void one_that_joins_has_what_it_would_have(void **state) {
 }
 
 // Who reads all of a short text once more has what those have that began with it.
-static void one_that_joins_early_began_with_the_others(void **state) {
+PLAIN_TEST(one_that_joins_early_began_with_the_others) {
     const float bits[][3] = {{3.0f, 2.0f, 4.0f}, {1.0f, 1.5f, 1.0f}, {2.0f, 2.0f, 2.0f}};
     reef_posterior all = {0}, p = {0};
     for (uint32_t k = 0; k < 3; k++) {
@@ -163,7 +163,7 @@ static void one_that_joins_early_began_with_the_others(void **state) {
     assert_true(p.weights[2] > 0.05);
 }
 
-static void what_was_in_vain_is_tried_less_often(void **state) {
+PLAIN_TEST(what_was_in_vain_is_tried_less_often) {
     reef_posterior p = {0};
     reef_posterior_join(&p, 3, NULL, 0);
     reef_posterior_joined(&p);
@@ -189,7 +189,7 @@ static void what_was_in_vain_is_tried_less_often(void **state) {
     assert_int_equal(surprise(&p, 3.0f), first);
 }
 
-static void one_too_many_takes_the_place_of_the_least_likely(void **state) {
+PLAIN_TEST(one_too_many_takes_the_place_of_the_least_likely) {
     reef_posterior p = {0};
     for (uint32_t k = 0; k < REEF_RUNNING_MAX; k++) reef_posterior_join(&p, k, NULL, 0);
     reef_posterior_joined(&p);
@@ -204,7 +204,7 @@ static void one_too_many_takes_the_place_of_the_least_likely(void **state) {
 
 // One that helps a little goes on: shares of a 150th, divided by four, and the loss of two thirds
 // of a bit in each byte.
-static void one_that_helps_a_little_runs_on(void **state) {
+PLAIN_TEST(one_that_helps_a_little_runs_on) {
     reef_posterior p = {0};
     for (uint32_t k = 0; k < 4; k++) reef_posterior_join(&p, k, NULL, 0);
     reef_posterior_joined(&p);
@@ -222,7 +222,7 @@ static void one_that_helps_a_little_runs_on(void **state) {
 }
 
 // All that is surprising adds up, though others were woken at its first byte.
-static void a_text_that_changes_is_told_from_a_surprise(void **state) {
+PLAIN_TEST(a_text_that_changes_is_told_from_a_surprise) {
     reef_posterior p = {0};
     const float high = 5.0f, low = 0.5f;
     reef_posterior_join(&p, 3, NULL, 0);
@@ -247,13 +247,4 @@ static void a_text_that_changes_is_told_from_a_surprise(void **state) {
     assert_false(p.changes);
 }
 
-TESTS(ALONE(it_is_fixed_share),
-      ALONE(a_text_costs_little_more_than_the_best_of_each_part),
-      ALONE(one_alone_answers_as_it_is),
-      ALONE(surprises_wake_others_who_rest_again),
-      ALONE(one_that_joins_has_what_it_would_have),
-      ALONE(one_that_joins_early_began_with_the_others),
-      ALONE(what_was_in_vain_is_tried_less_often),
-      ALONE(one_too_many_takes_the_place_of_the_least_likely),
-      ALONE(one_that_helps_a_little_runs_on),
-      ALONE(a_text_that_changes_is_told_from_a_surprise))
+RUN_TESTS

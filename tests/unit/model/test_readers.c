@@ -33,8 +33,7 @@ static reef_read_stat stat_of(const reef_store *store) {
 
 // ---- copied -------------------------------------------------------------------------------------
 
-static void a_model_is_copied_in_steps_to_the_same_bits(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_model_is_copied_in_steps_to_the_same_bits) {
     reef_store *hasty = NULL;
     make_sealed(f);
     must(reef_store_open(&hasty, f->pool, &(reef_store_options){.renew_us = 1}, &why));
@@ -80,8 +79,7 @@ static void *load_often(void *context) {
     return NULL;
 }
 
-static void a_model_is_loaded_while_the_trainer_commits(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_model_is_loaded_while_the_trainer_commits) {
     pthread_t thread;
     make_sealed(f);
     float *expected = new_logits();
@@ -106,8 +104,7 @@ static void wait_ms(long ms) {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-static void rows_in_place_are_found_again_before_a_transaction_is_old(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(rows_in_place_are_found_again_before_a_transaction_is_old) {
     reef_store *store = NULL;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
@@ -156,8 +153,7 @@ static void go_back(lifelong *f) {
 }
 
 // Between the transaction that a model was loaded in, and the one in which its rows are found.
-static void generations_given_up_before_their_rows_are_found_are_reported(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(generations_given_up_before_their_rows_are_found_are_reported) {
     reef_model *model = NULL;
     make_restorable(f);
     reef_store *store = pool_open(f->pool, false, false);
@@ -172,8 +168,7 @@ static void generations_given_up_before_their_rows_are_found_are_reported(void *
     reef_store_close(store);
 }
 
-static void a_model_in_place_reports_when_its_generations_are_given_up(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_model_in_place_reports_when_its_generations_are_given_up) {
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     float *logits = new_logits();
@@ -198,10 +193,4 @@ static void a_model_in_place_reports_when_its_generations_are_given_up(void **st
     reef_store_close(store);
 }
 
-#define EACH(test) cmocka_unit_test_setup_teardown(test, lifelong_setup, lifelong_teardown)
-
-TESTS(EACH(a_model_is_copied_in_steps_to_the_same_bits),
-      EACH(a_model_is_loaded_while_the_trainer_commits),
-      EACH(rows_in_place_are_found_again_before_a_transaction_is_old),
-      EACH(generations_given_up_before_their_rows_are_found_are_reported),
-      EACH(a_model_in_place_reports_when_its_generations_are_given_up))
+RUN_TESTS

@@ -122,7 +122,7 @@ static void assert_blocks_in_place(const reef_trainer *trainer, size_t g) {
     }
 }
 
-static void training_in_place_gives_the_bits_of_training_in_memory(void **state) {
+PLAIN_TEST(training_in_place_gives_the_bits_of_training_in_memory) {
     static const char *const dtypes[] = {"f32", "int8"};
     for (size_t n = 0; n < 2; n++) {
         run copied, in_place;
@@ -171,14 +171,14 @@ static void assert_evaluation_in_place(const char *dtype) {
     end_run(&r);
 }
 
-static void evaluation_in_place_gives_the_bits_of_a_copy(void **state) {
+PLAIN_TEST(evaluation_in_place_gives_the_bits_of_a_copy) {
     assert_evaluation_in_place("f32");
     assert_evaluation_in_place("int8");
 }
 
 // A model that waits for questions ends its read, and answers the same afterwards, also after a
 // commit.
-static void a_model_at_rest_holds_no_read(void **state) {
+PLAIN_TEST(a_model_at_rest_holds_no_read) {
     reef_model *model;
     reef_read_stat before, after;
     uint8_t probe[PROBE_BYTES];
@@ -205,7 +205,7 @@ static void a_model_at_rest_holds_no_read(void **state) {
 
 // Pushed batches are in the journal once their commit is made, also if the rows in place are out of
 // reach after it: the next training step reports that.
-static void rows_out_of_reach_are_no_failure_of_the_journal(void **state) {
+PLAIN_TEST(rows_out_of_reach_are_no_failure_of_the_journal) {
     run r;
     size_t taken;
     reef_journal_batch batch = {.source = "push:web",
@@ -236,7 +236,7 @@ static reef_status write_nothing(void *context, reef_txn *txn, reef_error *err) 
 }
 
 // So it is with all that is committed: told as a failure it would be done again.
-static void rows_out_of_reach_are_no_failure_of_a_commit(void **state) {
+PLAIN_TEST(rows_out_of_reach_are_no_failure_of_a_commit) {
     run r;
     size_t taken;
     reef_commit first, second;
@@ -266,7 +266,7 @@ static void rows_out_of_reach_are_no_failure_of_a_commit(void **state) {
 
 // What does not fit half of the memory is not copied: 2 layers of 2,304 rows of 64 values and a
 // scale.
-static void what_fits_is_copied(void **state) {
+PLAIN_TEST(what_fits_is_copied) {
     const uint64_t row_bytes = (uint64_t)2 * SIDE * SIDE * (REEF_I8_SCALE_BYTES + 64);
     run r;
     make_run(&r, "int8", 2 * row_bytes);
@@ -280,7 +280,7 @@ static void what_fits_is_copied(void **state) {
     end_run(&r);
 }
 
-static void memory_is_read_as_people_write_it(void **state) {
+PLAIN_TEST(memory_is_read_as_people_write_it) {
     static const struct {
         const char *text;
         uint64_t bytes;
@@ -306,10 +306,4 @@ static void memory_is_read_as_people_write_it(void **state) {
         must_fail(reef_memory_parse(bad[i], &bytes, &why), REEF_ERR_INVALID, "such as 2G");
 }
 
-TESTS(ALONE(training_in_place_gives_the_bits_of_training_in_memory),
-      ALONE(evaluation_in_place_gives_the_bits_of_a_copy),
-      ALONE(a_model_at_rest_holds_no_read),
-      ALONE(rows_out_of_reach_are_no_failure_of_the_journal),
-      ALONE(rows_out_of_reach_are_no_failure_of_a_commit),
-      ALONE(what_fits_is_copied),
-      ALONE(memory_is_read_as_people_write_it))
+RUN_TESTS

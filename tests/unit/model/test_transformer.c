@@ -63,7 +63,9 @@ static double norm_loss(void *context) {
     return dot_double(ROWS * f->width, f->y, f->d_y);
 }
 
-static void layer_norm_equals_plain_loops(void **state) {
+#define DRAWN_TEST(name) TEST_WITH(name, setup, NULL, void *none)
+
+DRAWN_TEST(layer_norm_equals_plain_loops) {
     static const size_t WIDTHS[] = {D, 16, WIDE};
     for (size_t i = 0; i < sizeof(WIDTHS) / sizeof(WIDTHS[0]); i++) {
         norm_fixture f;
@@ -86,7 +88,7 @@ static void layer_norm_equals_plain_loops(void **state) {
     }
 }
 
-static void layer_norm_backward_agrees_with_finite_differences(void **state) {
+DRAWN_TEST(layer_norm_backward_agrees_with_finite_differences) {
     static const size_t WIDTHS[] = {D, WIDE};
     for (size_t i = 0; i < sizeof(WIDTHS) / sizeof(WIDTHS[0]); i++) {
         norm_fixture f;
@@ -104,7 +106,7 @@ static void layer_norm_backward_agrees_with_finite_differences(void **state) {
     }
 }
 
-static void layer_norm_backward_accumulates_and_leaves_sealed_parameters_alone(void **state) {
+DRAWN_TEST(layer_norm_backward_accumulates_and_leaves_sealed_parameters_alone) {
     norm_fixture f;
     float once[ROWS * D];
     norm_init(&f, D);
@@ -118,7 +120,7 @@ static void layer_norm_backward_accumulates_and_leaves_sealed_parameters_alone(v
 // ---- gradients of weights -----------------------------------------------------------------------
 
 // Each of the three tile sizes, with whole and with broken tiles at both edges.
-static void weight_gradients_equal_plain_loops(void **state) {
+DRAWN_TEST(weight_gradients_equal_plain_loops) {
     static const struct {
         size_t in, out;
     } SHAPES[] = {{1, 1}, {7, 300}, {65, 129}, {130, 513}, {300, 257}, {512, 520}, {600, 40}};
@@ -185,7 +187,7 @@ static void attention_plain(const float *qkv, double *probs, double *out) {
     }
 }
 
-static void attention_equals_plain_loops(void **state) {
+DRAWN_TEST(attention_equals_plain_loops) {
     attention_fixture f;
     double probs[A * T * T] = {0}, out[T * AD] = {0};
     attention_init(&f);
@@ -197,7 +199,7 @@ static void attention_equals_plain_loops(void **state) {
     for (size_t i = 0; i < T * AD; i++) assert_near((double)f.out[i], out[i], 1e-5);
 }
 
-static void probabilities_above_the_diagonal_are_zero(void **state) {
+DRAWN_TEST(probabilities_above_the_diagonal_are_zero) {
     attention_fixture f;
     attention_init(&f);
     attention_loss(&f);
@@ -206,7 +208,7 @@ static void probabilities_above_the_diagonal_are_zero(void **state) {
             for (size_t s = t + 1; s < T; s++) assert_true(f.probs[(a * T + t) * T + s] == 0);
 }
 
-static void later_tokens_do_not_change_earlier_ones_by_one_bit(void **state) {
+DRAWN_TEST(later_tokens_do_not_change_earlier_ones_by_one_bit) {
     attention_fixture f;
     float before[T * AD];
     const size_t changed = 4;
@@ -220,7 +222,7 @@ static void later_tokens_do_not_change_earlier_ones_by_one_bit(void **state) {
                             (T - changed) * AD * sizeof(float));
 }
 
-static void attention_backward_agrees_with_finite_differences(void **state) {
+DRAWN_TEST(attention_backward_agrees_with_finite_differences) {
     attention_fixture f;
     attention_init(&f);
     attention_loss(&f);
@@ -332,13 +334,13 @@ static void assert_attention_case(size_t tokens, size_t heads) {
     case_release(&c);
 }
 
-static void attention_of_any_size_equals_plain_loops_both_ways(void **state) {
+DRAWN_TEST(attention_of_any_size_equals_plain_loops_both_ways) {
     for (size_t i = 0; i < TOKEN_SIZES; i++)
         for (size_t j = 0; j < HEAD_SIZES; j++) assert_attention_case(TOKENS[i], HEADS[j]);
 }
 
 // Over the edge of a block of queries, in its middle, and in the last block.
-static void later_tokens_change_no_earlier_bit_in_long_windows(void **state) {
+DRAWN_TEST(later_tokens_change_no_earlier_bit_in_long_windows) {
     static const size_t CHANGED[] = {1, 63, 64, 65, 100, 199};
     for (size_t i = 0; i < sizeof(CHANGED) / sizeof(CHANGED[0]); i++) {
         attention_case c;
@@ -390,7 +392,7 @@ static void entropy_gradient(entropy_fixture *f, const float *weight) {
     reef_cross_entropy(ROWS, f->classes, f->loss, f->d_logits, f->targets, weight, true);
 }
 
-static void cross_entropy_equals_plain_loops(void **state) {
+DRAWN_TEST(cross_entropy_equals_plain_loops) {
     static const size_t CLASSES[] = {V, 256};
     for (size_t i = 0; i < sizeof(CLASSES) / sizeof(CLASSES[0]); i++) {
         entropy_fixture f;
@@ -410,7 +412,7 @@ static void cross_entropy_equals_plain_loops(void **state) {
     }
 }
 
-static void cross_entropy_gradient_agrees_with_finite_differences(void **state) {
+DRAWN_TEST(cross_entropy_gradient_agrees_with_finite_differences) {
     entropy_fixture f;
     entropy_init(&f, V, 1);
     entropy_gradient(&f, f.weight);
@@ -419,7 +421,7 @@ static void cross_entropy_gradient_agrees_with_finite_differences(void **state) 
     for (size_t v = 0; v < V; v++) assert_true(f.d_logits[v] == 0); // weight 0
 }
 
-static void scoring_leaves_the_logits_and_gives_the_loss_of_training(void **state) {
+DRAWN_TEST(scoring_leaves_the_logits_and_gives_the_loss_of_training) {
     entropy_fixture f;
     double loss[ROWS];
     entropy_init(&f, 256, 5);
@@ -431,7 +433,7 @@ static void scoring_leaves_the_logits_and_gives_the_loss_of_training(void **stat
     assert_memory_equal(loss, f.loss, sizeof(loss));
 }
 
-static void an_impossible_target_has_a_finite_loss(void **state) {
+DRAWN_TEST(an_impossible_target_has_a_finite_loss) {
     float logits[3] = {0, 200, -300};
     uint8_t target = 2;
     double loss = 0;
@@ -443,7 +445,7 @@ static void an_impossible_target_has_a_finite_loss(void **state) {
 
 // ---- embedding ----------------------------------------------------------------------------------
 
-static void embedding_gradient_is_the_sum_over_active_tokens(void **state) {
+DRAWN_TEST(embedding_gradient_is_the_sum_over_active_tokens) {
     float d_x[ROWS * D], d_table[V * D], expected[V * D];
     const uint8_t tokens[ROWS] = {3, 9, 3, 0, 9}, active[ROWS] = {1, 1, 1, 0, 1};
     random_fill(ROWS * D, d_x);
@@ -459,19 +461,4 @@ static void embedding_gradient_is_the_sum_over_active_tokens(void **state) {
     assert_memory_not_equal(expected, d_table, D * sizeof(float));         // token 0 counts now
 }
 
-TESTS(cmocka_unit_test_setup(layer_norm_equals_plain_loops, setup),
-      cmocka_unit_test_setup(layer_norm_backward_agrees_with_finite_differences, setup),
-      cmocka_unit_test_setup(layer_norm_backward_accumulates_and_leaves_sealed_parameters_alone,
-                             setup),
-      cmocka_unit_test_setup(weight_gradients_equal_plain_loops, setup),
-      cmocka_unit_test_setup(attention_equals_plain_loops, setup),
-      cmocka_unit_test_setup(probabilities_above_the_diagonal_are_zero, setup),
-      cmocka_unit_test_setup(later_tokens_do_not_change_earlier_ones_by_one_bit, setup),
-      cmocka_unit_test_setup(attention_backward_agrees_with_finite_differences, setup),
-      cmocka_unit_test_setup(attention_of_any_size_equals_plain_loops_both_ways, setup),
-      cmocka_unit_test_setup(later_tokens_change_no_earlier_bit_in_long_windows, setup),
-      cmocka_unit_test_setup(cross_entropy_equals_plain_loops, setup),
-      cmocka_unit_test_setup(cross_entropy_gradient_agrees_with_finite_differences, setup),
-      cmocka_unit_test_setup(scoring_leaves_the_logits_and_gives_the_loss_of_training, setup),
-      cmocka_unit_test_setup(an_impossible_target_has_a_finite_loss, setup),
-      cmocka_unit_test_setup(embedding_gradient_is_the_sum_over_active_tokens, setup))
+RUN_TESTS

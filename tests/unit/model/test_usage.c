@@ -44,8 +44,18 @@ static uint64_t assert_windows_add_up(lifelong *f, uint32_t g) {
     return windows;
 }
 
-static void windows_add_up_over_commits_and_boundaries(void **state) {
+// Every batch is the net's, so that it uses experts between any two commits.
+static int setup(void **state) {
+    lifelong_setup(state);
     lifelong *f = *state;
+    choose(&f->config, "net_share", "1");
+    give_boundaries(f);
+    return 0;
+}
+
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, lifelong_teardown, lifelong *f)
+
+FIXTURE_TEST(windows_add_up_over_commits_and_boundaries) {
     make_pool(f, 1);
     for (uint32_t n = 0; n < 5; n++) {
         feed_kind(f, 0, (size_t)LIFELONG_BATCH * 4, n);
@@ -83,8 +93,7 @@ static reef_commit train(lifelong *f, size_t commit_every, bool compacting) {
     return last;
 }
 
-static void the_root_hash_knows_nothing_of_windows(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(the_root_hash_knows_nothing_of_windows) {
     static const struct {
         size_t commit_every;
         bool compacting;
@@ -99,8 +108,7 @@ static void the_root_hash_knows_nothing_of_windows(void **state) {
     }
 }
 
-static void a_trainer_compacts_what_is_old_and_trains_on(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(a_trainer_compacts_what_is_old_and_trains_on) {
     reef_usage_compaction done;
     const reef_usage_use use = {.expert = 3, .count = 2, .score = 9};
     make_pool(f, 1);
@@ -130,17 +138,4 @@ static void a_trainer_compacts_what_is_old_and_trains_on(void **state) {
     assert_true(commit(f).step == before.step + dirty);
 }
 
-// Every batch is the net's, so that it uses experts between any two commits.
-static int setup(void **state) {
-    lifelong_setup(state);
-    lifelong *f = *state;
-    choose(&f->config, "net_share", "1");
-    give_boundaries(f);
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
-
-TESTS(TEST(windows_add_up_over_commits_and_boundaries),
-      TEST(the_root_hash_knows_nothing_of_windows),
-      TEST(a_trainer_compacts_what_is_old_and_trains_on))
+RUN_TESTS

@@ -98,8 +98,9 @@ static void assert_exact(const fixture *f, const coarse_exact *of) {
     }
 }
 
-static void exact_scores_are_sums_in_the_order_of_values(void **state) {
-    fixture *f = *state;
+#define WORLD_TEST(name) TEST_WITH(name, NULL, NULL, fixture *f)
+
+WORLD_TEST(exact_scores_are_sums_in_the_order_of_values) {
     uint64_t seed = 1;
     for (size_t half = COARSE_HALF_STEP; half <= HALF_LARGEST; half += COARSE_HALF_STEP) {
         set_keys(f, LOOK_UNIFORM, 300, half, &seed);
@@ -142,8 +143,7 @@ static int32_t whole_score(const fixture *f, size_t n, size_t row) {
     return total;
 }
 
-static void coarse_scores_are_those_of_the_bytes(void **state) {
-    fixture *f = *state;
+WORLD_TEST(coarse_scores_are_those_of_the_bytes) {
     uint64_t seed = 2;
     for (size_t half = COARSE_HALF_STEP; half <= HALF_LARGEST; half *= 2)
         for (look how = 0; how < LOOK_COUNT; how++) {
@@ -180,8 +180,7 @@ static void assert_order_holds(fixture *f, const float *query, const coarse_quer
         }
 }
 
-static void bounds_hold(void **state) {
-    fixture *f = *state;
+WORLD_TEST(bounds_hold) {
     uint64_t seed = 3;
     const size_t side = COARSE_FOUND_MAX;
     for (size_t half = COARSE_HALF_STEP; half <= HALF_LARGEST; half *= 2)
@@ -199,8 +198,7 @@ static void bounds_hold(void **state) {
         }
 }
 
-static void all_that_may_be_among_the_best_is_left(void **state) {
-    fixture *f = *state;
+WORLD_TEST(all_that_may_be_among_the_best_is_left) {
     uint64_t seed = 4;
     for (int repeat = 0; repeat < 1000; repeat++) {
         const size_t side = 32 * (size_t)draw_int(&seed, 1, 20);
@@ -224,8 +222,7 @@ static void all_that_may_be_among_the_best_is_left(void **state) {
     }
 }
 
-static void peaks_are_scores_of_different_rows_in_order(void **state) {
-    fixture *f = *state;
+WORLD_TEST(peaks_are_scores_of_different_rows_in_order) {
     uint64_t seed = 6;
     float peaks[COARSE_PEAKS];
     set_keys(f, LOOK_WHOLE, 300, 16, &seed);
@@ -250,8 +247,7 @@ static void peaks_are_scores_of_different_rows_in_order(void **state) {
     }
 }
 
-static void sorting_keeps_the_first_of_equals_first(void **state) {
-    fixture *f = *state;
+WORLD_TEST(sorting_keeps_the_first_of_equals_first) {
     uint64_t seed = 7;
     for (size_t count = 1; count <= COARSE_SORT_MAX; count++)
         for (int repeat = 0; repeat < 20; repeat++) {
@@ -271,8 +267,7 @@ static void sorting_keeps_the_first_of_equals_first(void **state) {
         }
 }
 
-static void what_is_of_no_use_is_refused(void **state) {
-    fixture *f = *state;
+WORLD_TEST(what_is_of_no_use_is_refused) {
     uint64_t seed = 5;
     const float wrong[] = {NAN, INFINITY, -INFINITY, 1e30f};
     for (size_t n = 0; n < 4; n++) {
@@ -295,8 +290,7 @@ static void what_is_of_no_use_is_refused(void **state) {
 }
 
 // Of tables whose sides fill no chunk and no vector, and the same to rounding as BLAS has them.
-static void all_scores_are_those_of_the_lists(void **state) {
-    fixture *f = *state;
+WORLD_TEST(all_scores_are_those_of_the_lists) {
     const size_t sides[] = {1, 127, 401, 688}, half = 24;
     uint64_t seed = 8;
     for (size_t s = 0; s < sizeof(sides) / sizeof(*sides); s++) {
@@ -322,17 +316,7 @@ static void all_scores_are_those_of_the_lists(void **state) {
 static int run_with(const char *name, const reef_coarse_kernels *set) {
     chosen = set;
     print_message("kernels: %s\n", name);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_scores_are_sums_in_the_order_of_values),
-        cmocka_unit_test(coarse_scores_are_those_of_the_bytes),
-        cmocka_unit_test(bounds_hold),
-        cmocka_unit_test(all_that_may_be_among_the_best_is_left),
-        cmocka_unit_test(peaks_are_scores_of_different_rows_in_order),
-        cmocka_unit_test(sorting_keeps_the_first_of_equals_first),
-        cmocka_unit_test(what_is_of_no_use_is_refused),
-        cmocka_unit_test(all_scores_are_those_of_the_lists),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return test_run(set_up, tear_down);
 }
 
 int main(void) {

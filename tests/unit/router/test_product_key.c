@@ -72,7 +72,9 @@ static void assert_equals_exhaustive(fixture *f, size_t side, size_t topk) {
     }
 }
 
-static void ids_are_a_bijection_for_every_side(void **state) {
+#define WORLD_TEST(name) TEST_WITH(name, NULL, NULL, fixture *f)
+
+WORLD_TEST(ids_are_a_bijection_for_every_side) {
     for (uint32_t side = 1; side <= 70; side++) {
         uint8_t *seen = room(side * side);
         for (uint32_t i = 0; i < side; i++) {
@@ -89,13 +91,13 @@ static void ids_are_a_bijection_for_every_side(void **state) {
     }
 }
 
-static void ids_follow_the_documented_order(void **state) {
+WORLD_TEST(ids_follow_the_documented_order) {
     const uint32_t ids[3][3] = {{0, 1, 4}, {3, 2, 5}, {8, 7, 6}};
     for (uint32_t i = 0; i < 3; i++)
         for (uint32_t j = 0; j < 3; j++) assert_int_equal(reef_expert_id_of(i, j), ids[i][j]);
 }
 
-static void the_largest_ids_have_pairs(void **state) {
+WORLD_TEST(the_largest_ids_have_pairs) {
     const uint32_t m = REEF_SIDE_MAX - 1;
     const uint32_t others[] = {0, 1, m / 2, m - 1, m};
     for (size_t n = 0; n < sizeof(others) / sizeof(*others); n++) {
@@ -129,24 +131,23 @@ static void assert_choice_is_exhaustive(fixture *f, int low, int high, float uni
     }
 }
 
-static void choice_equals_exhaustive_search_on_random_scores(void **state) {
-    assert_choice_is_exhaustive(*state, -3, 3, 1, false);
+WORLD_TEST(choice_equals_exhaustive_search_on_random_scores) {
+    assert_choice_is_exhaustive(f, -3, 3, 1, false);
 }
 
-static void choice_equals_exhaustive_search_when_most_scores_tie(void **state) {
-    assert_choice_is_exhaustive(*state, 0, 1, 1, true);
-    assert_choice_is_exhaustive(*state, -1, 1, 1, true);
-    assert_choice_is_exhaustive(*state, -4, 4, 1, true);
+WORLD_TEST(choice_equals_exhaustive_search_when_most_scores_tie) {
+    assert_choice_is_exhaustive(f, 0, 1, 1, true);
+    assert_choice_is_exhaustive(f, -1, 1, 1, true);
+    assert_choice_is_exhaustive(f, -4, 4, 1, true);
 }
 
-static void choice_equals_exhaustive_search_when_all_scores_are_equal(void **state) {
-    assert_choice_is_exhaustive(*state, 0, 0, 1, true);
-    assert_choice_is_exhaustive(*state, 2, 2, 1, true);
+WORLD_TEST(choice_equals_exhaustive_search_when_all_scores_are_equal) {
+    assert_choice_is_exhaustive(f, 0, 0, 1, true);
+    assert_choice_is_exhaustive(f, 2, 2, 1, true);
 }
 
 // Adding a number of 2^24 rounds small differences away: sums tie although no half does.
-static void choice_equals_exhaustive_search_when_sums_tie_by_rounding(void **state) {
-    fixture *f = *state;
+WORLD_TEST(choice_equals_exhaustive_search_when_sums_tie_by_rounding) {
     uint64_t seed = 11;
     for (size_t side = 1; side <= 39; side += 2) {
         for (size_t topk = 1; topk <= side; topk++) {
@@ -158,8 +159,7 @@ static void choice_equals_exhaustive_search_when_sums_tie_by_rounding(void **sta
 }
 
 // As many as there are sets of places for, one more, and as many as a side has.
-static void choice_equals_exhaustive_search_of_many_experts(void **state) {
-    fixture *f = *state;
+WORLD_TEST(choice_equals_exhaustive_search_of_many_experts) {
     static const size_t SIDES[] = {64, 150}, TOPKS[] = {33, 48, 49, 64, 96, 128, 129, 150};
     static const float WIDES[] = {1, 8, 1000, 0.001f};
     uint64_t seed = 17;
@@ -180,8 +180,7 @@ static void choice_equals_exhaustive_search_of_many_experts(void **state) {
     }
 }
 
-static void zeros_of_both_signs_are_equal(void **state) {
-    fixture *f = *state;
+WORLD_TEST(zeros_of_both_signs_are_equal) {
     uint64_t seed = 13;
     const float zeros[] = {0.0f, -0.0f};
     for (size_t topk = 1; topk <= 9; topk++) {
@@ -198,8 +197,7 @@ static void zeros_of_both_signs_are_equal(void **state) {
     assert_equals_exhaustive(f, 2, 2);
 }
 
-static void choice_equals_exhaustive_search_at_the_papers_sizes(void **state) {
-    fixture *f = *state;
+WORLD_TEST(choice_equals_exhaustive_search_at_the_papers_sizes) {
     uint64_t seed = 17;
     const size_t sides[] = {48, 64, 100, 256, 299};
     for (size_t n = 0; n < sizeof(sides) / sizeof(*sides); n++) {
@@ -214,8 +212,7 @@ static void choice_equals_exhaustive_search_at_the_papers_sizes(void **state) {
     }
 }
 
-static void scores_that_are_not_numbers_are_refused(void **state) {
-    fixture *f = *state;
+WORLD_TEST(scores_that_are_not_numbers_are_refused) {
     const float wrong[] = {NAN, -NAN, INFINITY};
     for (size_t side = 1; side <= 40; side += 13) {
         for (size_t place = 0; place < side; place++) {
@@ -236,20 +233,7 @@ static void scores_that_are_not_numbers_are_refused(void **state) {
 static int run_with(const char *kernels) {
     if (reef_kernels_choose(kernels, NULL) != REEF_OK) return 0; // not on this CPU
     print_message("kernels: %s\n", reef_kernels_name());
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_are_a_bijection_for_every_side),
-        cmocka_unit_test(ids_follow_the_documented_order),
-        cmocka_unit_test(the_largest_ids_have_pairs),
-        cmocka_unit_test(choice_equals_exhaustive_search_on_random_scores),
-        cmocka_unit_test(choice_equals_exhaustive_search_when_most_scores_tie),
-        cmocka_unit_test(choice_equals_exhaustive_search_when_all_scores_are_equal),
-        cmocka_unit_test(choice_equals_exhaustive_search_when_sums_tie_by_rounding),
-        cmocka_unit_test(choice_equals_exhaustive_search_of_many_experts),
-        cmocka_unit_test(zeros_of_both_signs_are_equal),
-        cmocka_unit_test(choice_equals_exhaustive_search_at_the_papers_sizes),
-        cmocka_unit_test(scores_that_are_not_numbers_are_refused),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return test_run(set_up, tear_down);
 }
 
 int main(void) {

@@ -171,7 +171,7 @@ static void assert_agrees_with_plain(router *r, plain_norm norm) {
 static const size_t some_sides[][3] = {{1, 1, 2},   {3, 3, 4},    {5, 3, 6},   {8, 8, 8},
                                        {17, 4, 10}, {40, 16, 12}, {64, 32, 16}};
 
-static void forward_agrees_with_the_plain_router(void **state) {
+PLAIN_TEST(forward_agrees_with_the_plain_router) {
     for (size_t n = 0; n < sizeof(some_sides) / sizeof(*some_sides); n++) {
         for (size_t kind = 0; kind < 2 * SCORE_COUNT; kind++) {
             const bool batch_norm = kind % 2 == 1;
@@ -193,7 +193,7 @@ static void forward_agrees_with_the_plain_router(void **state) {
     }
 }
 
-static void score_functions_hold_for_scores_of_any_size(void **state) {
+PLAIN_TEST(score_functions_hold_for_scores_of_any_size) {
     // One expert; its score is x. Without a bound on exp, sigmoid(-100) would be 0 or no number.
     const float scores[] = {0,    1e-30f, 0.5f,   -0.5f, 16,    -16,   60,    -60,
                             87.5, -87.5,  100.0f, -100,  1e10f, -1e10, 1e38f, -1e38f};
@@ -272,7 +272,7 @@ static void check_exact_retrieval(size_t side, size_t rows, uint64_t seed) {
     release(&r);
 }
 
-static void retrieval_equals_exhaustive_search_on_ties(void **state) {
+PLAIN_TEST(retrieval_equals_exhaustive_search_on_ties) {
     for (size_t side = 1; side <= 70; side++) check_exact_retrieval(side, 8, side);
     check_exact_retrieval(21, 2 * 50, 1); // 150 queries a piece: more than one tile
 }
@@ -336,7 +336,7 @@ static void check_first_pass(
     release(&r);
 }
 
-static void the_first_pass_leaves_every_bit(void **state) {
+PLAIN_TEST(the_first_pass_leaves_every_bit) {
     reef_thread_pool *workers;
     assert_int_equal(reef_thread_pool_new(&workers, 3, NULL), REEF_OK);
     const size_t sides[] = {384, 405, 520}, keys[] = {16, 64, 128}, topks[] = {1, 5, 16, 23};
@@ -358,7 +358,7 @@ static void the_first_pass_leaves_every_bit(void **state) {
     reef_thread_pool_free(workers);
 }
 
-static void folded_router_agrees_with_running_statistics(void **state) {
+PLAIN_TEST(folded_router_agrees_with_running_statistics) {
     for (size_t kind = 0; kind < 2 * SCORE_COUNT; kind++) {
         const bool batch_norm = kind % 2 == 1;
         router r = make(odd_with(all_scores[kind / 2], batch_norm), 24, 8, 3);
@@ -371,7 +371,7 @@ static void folded_router_agrees_with_running_statistics(void **state) {
     }
 }
 
-static void running_statistics_move_towards_the_batch(void **state) {
+PLAIN_TEST(running_statistics_move_towards_the_batch) {
     router r = make(odd, 24, 8, 4);
     forward(&r, REEF_ROUTER_TRAIN, NULL);
     for (int repeat = 0; repeat < 200; repeat++)
@@ -424,7 +424,7 @@ static void check_row_does_not_depend_on_the_rest(reef_router_score score) {
     release(&r);
 }
 
-static void a_row_does_not_depend_on_the_rest_of_the_batch(void **state) {
+PLAIN_TEST(a_row_does_not_depend_on_the_rest_of_the_batch) {
     for (size_t n = 0; n < SCORE_COUNT; n++) check_row_does_not_depend_on_the_rest(all_scores[n]);
 }
 
@@ -505,11 +505,11 @@ static void check_train_gradients(reef_router_score score, bool batch_norm) {
     release(&r);
 }
 
-static void backward_agrees_with_finite_differences_with_batch_norm(void **state) {
+PLAIN_TEST(backward_agrees_with_finite_differences_with_batch_norm) {
     for (size_t n = 0; n < SCORE_COUNT; n++) check_train_gradients(all_scores[n], true);
 }
 
-static void backward_agrees_with_finite_differences_without_batch_norm(void **state) {
+PLAIN_TEST(backward_agrees_with_finite_differences_without_batch_norm) {
     for (size_t n = 0; n < SCORE_COUNT; n++) check_train_gradients(all_scores[n], false);
 }
 
@@ -534,11 +534,11 @@ static void check_folded_gradients(reef_router_score score) {
     release(&r);
 }
 
-static void backward_agrees_with_finite_differences_when_folded(void **state) {
+PLAIN_TEST(backward_agrees_with_finite_differences_when_folded) {
     for (size_t n = 0; n < SCORE_COUNT; n++) check_folded_gradients(all_scores[n]);
 }
 
-static void backward_accumulates(void **state) {
+PLAIN_TEST(backward_accumulates) {
     router r = make(odd, 20, 5, 23);
     forward(&r, REEF_ROUTER_TRAIN, NULL);
     clear_grads(&r);
@@ -554,7 +554,7 @@ static void backward_accumulates(void **state) {
 }
 
 // 18 rows in pieces of 5, and in two whole ones.
-static void a_shorter_last_piece_has_the_gradients_of_whole_ones(void **state) {
+PLAIN_TEST(a_shorter_last_piece_has_the_gradients_of_whole_ones) {
     router r = make(odd, 20, 5, 23);
     reef_router_tape tape = r.tape, whole;
     r.rows = 18;
@@ -575,7 +575,7 @@ static void a_shorter_last_piece_has_the_gradients_of_whole_ones(void **state) {
     release(&r);
 }
 
-static void inactive_pieces_get_and_give_no_gradient(void **state) {
+PLAIN_TEST(inactive_pieces_get_and_give_no_gradient) {
     router r = make(odd, 20, 5, 24);
     folded f = fold(&r);
     const uint8_t active[4] = {1, 0, 1, 0};
@@ -630,7 +630,7 @@ static float *run_with_threads(reef_router_score score, size_t threads, size_t *
     return all;
 }
 
-static void any_number_of_threads_gives_the_same_bits(void **state) {
+PLAIN_TEST(any_number_of_threads_gives_the_same_bits) {
     const size_t threads[] = {1, 2, 3, 8, 70};
     for (size_t kind = 0; kind < SCORE_COUNT; kind++) {
         size_t count, again;
@@ -653,7 +653,7 @@ static void assert_names_row(router *r, reef_router_mode mode, const char *row) 
         REEF_ERR_INVALID, row);
 }
 
-static void a_query_that_is_not_finite_is_named(void **state) {
+PLAIN_TEST(a_query_that_is_not_finite_is_named) {
     const float wrong[] = {NAN, INFINITY, -INFINITY, 3e38f};
     router r = make(odd, 20, 5, 41);
     folded f = fold(&r);
@@ -681,7 +681,7 @@ static void a_query_that_is_not_finite_is_named(void **state) {
 }
 
 // The queries are finite, but not the mean of their squares.
-static void a_variance_that_overflows_is_named(void **state) {
+PLAIN_TEST(a_variance_that_overflows_is_named) {
     router r = make(odd, 20, 5, 43);
     float *place = r.x + 13 * r.shape.d_model, before = *place;
     r.x[4 * r.shape.d_model] = 1e16f; // far out, but not the farthest
@@ -692,7 +692,7 @@ static void a_variance_that_overflows_is_named(void **state) {
     release(&r);
 }
 
-static void scores_that_overflow_are_named(void **state) {
+PLAIN_TEST(scores_that_overflow_are_named) {
     router r = make(odd_with(REEF_SCORE_SOFTMAX, false), 20, 5, 42);
     float *tables[] = {r.params.sub_keys_a, r.params.sub_keys_b};
     const size_t half = r.shape.d_key / 2, D = r.shape.d_model;
@@ -721,7 +721,7 @@ static void scores_that_overflow_are_named(void **state) {
     release(&r);
 }
 
-static void shapes_that_do_not_fit_together_are_refused(void **state) {
+PLAIN_TEST(shapes_that_do_not_fit_together_are_refused) {
     const struct {
         reef_router_shape shape;
         const char *named;
@@ -748,7 +748,7 @@ static void shapes_that_do_not_fit_together_are_refused(void **state) {
     }
 }
 
-static void tapes_hold_whole_pieces(void **state) {
+PLAIN_TEST(tapes_hold_whole_pieces) {
     const size_t wrong[][2] = {{0, 5}, {20, 0}, {20, 3}, {SIZE_MAX / 5 * 5, 5}};
     reef_router_tape tape;
     for (size_t n = 0; n < sizeof(wrong) / sizeof(*wrong); n++)
@@ -776,28 +776,7 @@ static int run_with(const char *kernels) {
     if (isa != NULL && strcmp(isa, kernels) != 0) return 0;
     if (reef_kernels_choose(kernels, NULL) != REEF_OK) return 0; // not on this CPU
     print_message("kernels: %s\n", reef_kernels_name());
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forward_agrees_with_the_plain_router),
-        cmocka_unit_test(score_functions_hold_for_scores_of_any_size),
-        cmocka_unit_test(retrieval_equals_exhaustive_search_on_ties),
-        cmocka_unit_test(the_first_pass_leaves_every_bit),
-        cmocka_unit_test(folded_router_agrees_with_running_statistics),
-        cmocka_unit_test(running_statistics_move_towards_the_batch),
-        cmocka_unit_test(a_row_does_not_depend_on_the_rest_of_the_batch),
-        cmocka_unit_test(backward_agrees_with_finite_differences_with_batch_norm),
-        cmocka_unit_test(backward_agrees_with_finite_differences_without_batch_norm),
-        cmocka_unit_test(backward_agrees_with_finite_differences_when_folded),
-        cmocka_unit_test(backward_accumulates),
-        cmocka_unit_test(a_shorter_last_piece_has_the_gradients_of_whole_ones),
-        cmocka_unit_test(inactive_pieces_get_and_give_no_gradient),
-        cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
-        cmocka_unit_test(a_query_that_is_not_finite_is_named),
-        cmocka_unit_test(a_variance_that_overflows_is_named),
-        cmocka_unit_test(scores_that_overflow_are_named),
-        cmocka_unit_test(shapes_that_do_not_fit_together_are_refused),
-        cmocka_unit_test(tapes_hold_whole_pieces),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }
 
 // With whatever kernels are the last of run_with's: which sub-keys are read does not depend on

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-static void uniform_use_is_perfectly_even(void **state) {
+PLAIN_TEST(uniform_use_is_perfectly_even) {
     reef_usage usage[6];
     for (size_t i = 0; i < 6; i++) usage[i] = (reef_usage){.count = 2, .score = 500};
     reef_usage_summary summary;
@@ -16,7 +16,7 @@ static void uniform_use_is_perfectly_even(void **state) {
     assert_true(summary.unevenness >= 0 && summary.unevenness < 1e-12);
 }
 
-static void one_expert_taking_all_is_log_n_uneven(void **state) {
+PLAIN_TEST(one_expert_taking_all_is_log_n_uneven) {
     reef_usage usage[8] = {[5] = {.count = 3, .score = 3 * REEF_USAGE_SCORE_ONE}};
     reef_usage_summary summary;
     reef_usage_summarise(8, usage, &summary);
@@ -27,7 +27,7 @@ static void one_expert_taking_all_is_log_n_uneven(void **state) {
 }
 
 // z = (1/2, 1/4, 1/4, 0): log 4 - (1/2 log 2 + 1/2 log 4) = log(2) / 2.
-static void a_mixed_case_agrees_with_the_formula(void **state) {
+PLAIN_TEST(a_mixed_case_agrees_with_the_formula) {
     const reef_usage usage[4] = {{4, 200}, {1, 100}, {7, 100}, {0, 0}};
     reef_usage_summary summary;
     reef_usage_summarise(4, usage, &summary);
@@ -37,7 +37,7 @@ static void a_mixed_case_agrees_with_the_formula(void **state) {
     assert_true(fabs(summary.unevenness - log(2) / 2) < 1e-12);
 }
 
-static void an_expert_chosen_with_a_vanishing_score_is_used(void **state) {
+PLAIN_TEST(an_expert_chosen_with_a_vanishing_score_is_used) {
     const reef_usage usage[2] = {{.count = 1, .score = 0}, {.count = 1, .score = 10}};
     reef_usage_summary summary;
     reef_usage_summarise(2, usage, &summary);
@@ -45,7 +45,7 @@ static void an_expert_chosen_with_a_vanishing_score_is_used(void **state) {
     assert_true(fabs(summary.unevenness - log(2)) < 1e-12);
 }
 
-static void no_use_at_all_is_all_zero(void **state) {
+PLAIN_TEST(no_use_at_all_is_all_zero) {
     const reef_usage usage[3] = {{0, 0}};
     reef_usage_summary summary;
     reef_usage_summarise(3, usage, &summary);
@@ -56,16 +56,11 @@ static void no_use_at_all_is_all_zero(void **state) {
     assert_true(summary.used_percent == 0 && summary.unevenness == 0);
 }
 
-static void sums_near_the_end_of_the_counter_do_not_overflow(void **state) {
+PLAIN_TEST(sums_near_the_end_of_the_counter_do_not_overflow) {
     const reef_usage usage[2] = {{1, UINT64_MAX}, {1, UINT64_MAX}};
     reef_usage_summary summary;
     reef_usage_summarise(2, usage, &summary);
     assert_true(summary.unevenness < 1e-12);
 }
 
-TESTS(ALONE(uniform_use_is_perfectly_even),
-      ALONE(one_expert_taking_all_is_log_n_uneven),
-      ALONE(a_mixed_case_agrees_with_the_formula),
-      ALONE(an_expert_chosen_with_a_vanishing_score_is_used),
-      ALONE(no_use_at_all_is_all_zero),
-      ALONE(sums_near_the_end_of_the_counter_do_not_overflow))
+RUN_TESTS

@@ -91,8 +91,9 @@ static size_t entries_of(const char *path) {
     return count - 2;
 }
 
-static void a_copy_holds_the_last_commit_in_fewer_pages(void **state) {
-    copies *c = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, copies *c)
+
+FIXTURE_TEST(a_copy_holds_the_last_commit_in_fewer_pages) {
     reef_commit copied, last = write_pool(c->pool->store);
     must(reef_store_copy(c->pool->store, c->to, &copied, &why));
     assert_int_equal(copied.number, last.number);
@@ -119,8 +120,7 @@ static void a_copy_holds_the_last_commit_in_fewer_pages(void **state) {
     reef_txn_abort(txn);
 }
 
-static void a_pool_without_a_commit_can_be_copied(void **state) {
-    copies *c = *state;
+FIXTURE_TEST(a_pool_without_a_commit_can_be_copied) {
     reef_commit copied = {.number = 9};
     assert_int_equal(mkdir(c->to, 0700), 0); // an empty directory will do
     must(reef_store_copy(c->pool->store, c->to, &copied, &why));
@@ -151,8 +151,7 @@ static void write_for_ever(const char *path) {
     }
 }
 
-static void copies_are_made_while_another_process_commits(void **state) {
-    copies *c = *state;
+FIXTURE_TEST(copies_are_made_while_another_process_commits) {
     reef_commit copied, last = write_pool(c->pool->store);
     reef_store_close(c->pool->store);
     c->pool->store = NULL;
@@ -177,8 +176,7 @@ static void copies_are_made_while_another_process_commits(void **state) {
     assert_true(last.number >= first + 3);
 }
 
-static void where_something_is_nothing_is_written(void **state) {
-    copies *c = *state;
+FIXTURE_TEST(where_something_is_nothing_is_written) {
     char inside[TEMP_DIR_BYTES], other[TEMP_DIR_BYTES], link[TEMP_DIR_BYTES];
     reef_store *store = c->pool->store;
     write_pool(store);
@@ -211,8 +209,7 @@ static void where_something_is_nothing_is_written(void **state) {
     pool_check(store);
 }
 
-static void on_a_full_disk_nothing_is_left(void **state) {
-    copies *c = *state;
+FIXTURE_TEST(on_a_full_disk_nothing_is_left) {
     // No room for a page, for all of the data, and for the lock file that comes after it.
     static const char *const sizes[] = {"4k", "512k", "1m"};
     write_pool(c->pool->store);
@@ -245,8 +242,7 @@ static void damage_sum(const char *pool) {
     data_file_replace(pool, &file);
 }
 
-static void what_does_not_have_its_root_is_no_copy(void **state) {
-    copies *c = *state;
+FIXTURE_TEST(what_does_not_have_its_root_is_no_copy) {
     write_pool(c->pool->store);
     reef_store_close(c->pool->store);
     c->pool->store = NULL;
@@ -256,9 +252,4 @@ static void what_does_not_have_its_root_is_no_copy(void **state) {
     assert_absent(c->to);
 }
 
-TESTS(SET_UP(a_copy_holds_the_last_commit_in_fewer_pages),
-      SET_UP(a_pool_without_a_commit_can_be_copied),
-      SET_UP(copies_are_made_while_another_process_commits),
-      SET_UP(where_something_is_nothing_is_written),
-      SET_UP(on_a_full_disk_nothing_is_left),
-      SET_UP(what_does_not_have_its_root_is_no_copy))
+RUN_TESTS

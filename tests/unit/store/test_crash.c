@@ -131,8 +131,7 @@ static uint64_t run_and_kill(const char *path, long microseconds) {
     return last;
 }
 
-static void a_commit_is_whole_or_absent_after_a_kill(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_commit_is_whole_or_absent_after_a_kill) {
     enum { ROUNDS = 25 };
     static uint8_t payload[RECORD_BYTES_MAX];
     uint64_t random = 8;
@@ -152,8 +151,7 @@ static void a_commit_is_whole_or_absent_after_a_kill(void **state) {
 }
 
 // Killed while it held a read transaction: its slot must not keep pages from reuse for ever.
-static void a_killed_reader_does_not_make_the_pool_grow(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_killed_reader_does_not_make_the_pool_grow) {
     static uint8_t payload[RECORD_BYTES_MAX];
     int ready[2];
     char byte;
@@ -183,8 +181,7 @@ static void a_killed_reader_does_not_make_the_pool_grow(void **state) {
     assert_int_equal(assert_history(f->store, payload), 119);
 }
 
-static void a_pool_is_made_whole_or_not_at_all(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_pool_is_made_whole_or_not_at_all) {
     enum { ROUNDS = 15, ROUNDS_MAX = 60, POOLS = 200 };
     uint64_t random = 4;
     int whole = 0;
@@ -295,8 +292,9 @@ static reef_status large_commit(reef_store *store, reef_error *err) {
     return status;
 }
 
-static void a_full_disk_loses_nothing_and_works_again_with_room(void **state) {
-    pool_fixture *f = *state;
+#define DISK_TEST(name) TEST_WITH(name, disk_setup, disk_teardown, pool_fixture *f)
+
+DISK_TEST(a_full_disk_loses_nothing_and_works_again_with_room) {
     static uint8_t payload[RECORD_BYTES_MAX];
     uint64_t n = 1;
     int full = 0;
@@ -326,8 +324,7 @@ static void a_full_disk_loses_nothing_and_works_again_with_room(void **state) {
     assert_int_equal(assert_history(f->store, payload), n - 1);
 }
 
-static void a_pool_on_a_full_disk_opens(void **state) {
-    pool_fixture *f = *state;
+DISK_TEST(a_pool_on_a_full_disk_opens) {
     static uint8_t payload[RECORD_BYTES_MAX];
     char file[TEMP_DIR_BYTES];
     if (disk_is_missing(f)) skip();
@@ -348,8 +345,7 @@ static void a_pool_on_a_full_disk_opens(void **state) {
     assert_int_equal(assert_history(f->store, payload), 1);
 }
 
-static void creating_on_a_full_disk_leaves_nothing_behind(void **state) {
-    pool_fixture *f = *state;
+DISK_TEST(creating_on_a_full_disk_leaves_nothing_behind) {
     char path[TEMP_DIR_BYTES];
     reef_store *store = NULL;
     int refused = 0;
@@ -370,15 +366,4 @@ static void creating_on_a_full_disk_leaves_nothing_behind(void **state) {
     reef_store_close(store);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
-
-TESTS(TEST(a_commit_is_whole_or_absent_after_a_kill),
-      TEST(a_killed_reader_does_not_make_the_pool_grow),
-      TEST(a_pool_is_made_whole_or_not_at_all),
-      cmocka_unit_test_setup_teardown(a_full_disk_loses_nothing_and_works_again_with_room,
-                                      disk_setup,
-                                      disk_teardown),
-      cmocka_unit_test_setup_teardown(a_pool_on_a_full_disk_opens, disk_setup, disk_teardown),
-      cmocka_unit_test_setup_teardown(creating_on_a_full_disk_leaves_nothing_behind,
-                                      disk_setup,
-                                      disk_teardown))
+RUN_TESTS

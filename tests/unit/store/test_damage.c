@@ -109,8 +109,7 @@ static void flipped_bits_are_found(
     data_file_replace(f->path, &file);
 }
 
-static void a_flipped_bit_is_found_and_the_record_named(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_flipped_bit_is_found_and_the_record_named) {
     fill_pool(f->store, 77);
     pool_close(f);
     flipped_bits_are_found(f, &large_key, 77, LARGE_BYTES, LARGE_TEXT);
@@ -119,8 +118,7 @@ static void a_flipped_bit_is_found_and_the_record_named(void **state) {
     pool_check(f->store);
 }
 
-static void writing_the_content_again_mends_a_damaged_record(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(writing_the_content_again_mends_a_damaged_record) {
     uint8_t payload[LARGE_BYTES];
     fill_pool(f->store, 77);
     pool_close(f);
@@ -164,8 +162,7 @@ static MDB_val raw_key(reef_key_bytes *encoded, const reef_key *key) {
     return (MDB_val){.mv_size = encoded->bytes, .mv_data = encoded->data};
 }
 
-static void a_stale_record_is_found_through_sums(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_stale_record_is_found_through_sums) {
     reef_key_bytes encoded;
     MDB_val key = raw_key(&encoded, &large_key);
     MDB_val value;
@@ -195,8 +192,7 @@ static void a_stale_record_is_found_through_sums(void **state) {
     check_must_find(f->path, LARGE_TEXT ": the record is stale: it was written by commit 1");
 }
 
-static void a_lost_record_is_found_through_sums(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_lost_record_is_found_through_sums) {
     reef_key_bytes encoded;
     MDB_val key = raw_key(&encoded, &small_key);
     fill_pool(f->store, 77);
@@ -224,8 +220,7 @@ static void delete_with_sum(const char *path, const char *db, const reef_key *wh
     raw_end(&raw);
 }
 
-static void a_record_lost_with_its_sum_is_found_through_the_roots(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_record_lost_with_its_sum_is_found_through_the_roots) {
     reef_snapshot snapshot;
     fill_pool(f->store, 77);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -248,8 +243,7 @@ static void a_record_lost_with_its_sum_is_found_through_the_roots(void **state) 
     check_must_find(f->path, "snapshot s: pool");
 }
 
-static void the_check_goes_on_after_damage(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(the_check_goes_on_after_damage) {
     reef_check_report report;
     reef_check_report whole;
     damage_log log = {0};
@@ -291,8 +285,7 @@ static reef_status truncate_while_mapped(const char *path,
     return status;
 }
 
-static void a_file_truncated_under_the_map_costs_the_child_only(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_file_truncated_under_the_map_costs_the_child_only) {
     reef_check_report report;
     fill_pool(f->store, 77);
     pool_close(f);
@@ -311,7 +304,7 @@ static reef_status stopped_by_signal(const char *path,
     return REEF_OK;
 }
 
-static void what_a_child_said_before_its_end_is_not_lost(void **state) {
+PLAIN_TEST(what_a_child_said_before_its_end_is_not_lost) {
     reef_check_report report;
     damage_log log = {.expected = "one line before the end"};
     const reef_check_options options = {.on_damage = on_damage, .context = &log};
@@ -323,8 +316,7 @@ static void what_a_child_said_before_its_end_is_not_lost(void **state) {
               "was stopped");
 }
 
-static void a_pool_open_for_writing_can_be_verified(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_pool_open_for_writing_can_be_verified) {
     reef_check_report report;
     reef_store *second = NULL;
     fill_pool(f->store, 77);
@@ -343,8 +335,7 @@ static void a_pool_open_for_writing_can_be_verified(void **state) {
 
 // Whatever a page holds, the check answers: damage, or an error, or (for a page not in use)
 // nothing.
-static void every_broken_page_gets_an_answer(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(every_broken_page_gets_an_answer) {
     enum { ROUNDS = 150 };
     uint64_t random = 11;
     int answered = 0;
@@ -369,15 +360,4 @@ static void every_broken_page_gets_an_answer(void **state) {
     free(file.data);
 }
 
-#define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
-
-TESTS(POOL_TEST(a_flipped_bit_is_found_and_the_record_named),
-      POOL_TEST(writing_the_content_again_mends_a_damaged_record),
-      POOL_TEST(a_stale_record_is_found_through_sums),
-      POOL_TEST(a_lost_record_is_found_through_sums),
-      POOL_TEST(a_record_lost_with_its_sum_is_found_through_the_roots),
-      POOL_TEST(the_check_goes_on_after_damage),
-      POOL_TEST(a_file_truncated_under_the_map_costs_the_child_only),
-      ALONE(what_a_child_said_before_its_end_is_not_lost),
-      POOL_TEST(a_pool_open_for_writing_can_be_verified),
-      POOL_TEST(every_broken_page_gets_an_answer))
+RUN_TESTS

@@ -70,8 +70,7 @@ static void seal(reef_txn *txn, uint32_t generation) {
 
 // ---- generations --------------------------------------------------------------------------------
 
-static void generations_come_back_as_they_were_put(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(generations_come_back_as_they_were_put) {
     uint32_t count = 9;
     reef_generation_record back;
     const reef_generation_record generation = {.side = 48,
@@ -98,8 +97,7 @@ static void generations_come_back_as_they_were_put(void **state) {
     reef_txn_abort(txn);
 }
 
-static void a_chain_of_kinds_is_one_step(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_chain_of_kinds_is_one_step) {
     reef_generation_record back;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
@@ -122,8 +120,7 @@ static void a_chain_of_kinds_is_one_step(void **state) {
     reef_txn_abort(txn);
 }
 
-static void only_the_last_generation_may_be_open(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(only_the_last_generation_may_be_open) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     must_fail(reef_generation_put(txn, &(reef_generation_record){.side = 1, .generation = 1}, &why),
               REEF_ERR_INVALID, "only generation 0 can be open");
@@ -149,8 +146,7 @@ static void only_the_last_generation_may_be_open(void **state) {
     assert_int_equal(pool_check(f->store).generations, 2);
 }
 
-static void sealed_records_refuse_writes(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(sealed_records_refuse_writes) {
     static const reef_db sealed_dbs[] = {REEF_DB_EXPERTS, REEF_DB_FLAGS, REEF_DB_MOMENTS,
                                          REEF_DB_TENSORS, REEF_DB_MEMORY};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -184,8 +180,7 @@ static void sealed_records_refuse_writes(void **state) {
     pool_check(f->store);
 }
 
-static void sealing_drops_the_moments_of_that_generation_only(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(sealing_drops_the_moments_of_that_generation_only) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
     put_content(txn, 0, 1);
@@ -199,8 +194,7 @@ static void sealing_drops_the_moments_of_that_generation_only(void **state) {
     pool_check(f->store);
 }
 
-static void a_sealed_root_depends_on_every_record(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_sealed_root_depends_on_every_record) {
     uint8_t roots[6][REEF_HASH_BYTES];
     for (int variant = 0; variant < 6; variant++) {
         reef_generation_record generation;
@@ -226,8 +220,7 @@ static void a_sealed_root_depends_on_every_record(void **state) {
     }
 }
 
-static void many_sealed_generations_check_clean(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(many_sealed_generations_check_clean) {
     enum { MANY = 40 };
     for (uint32_t i = 0; i < MANY; i++) {
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -293,7 +286,7 @@ static reef_commit reach_state(const char *path, int pattern) {
     return last;
 }
 
-static void equal_content_has_equal_roots_however_it_was_committed(void **state) {
+PLAIN_TEST(equal_content_has_equal_roots_however_it_was_committed) {
     char directory[TEMP_DIR_BYTES];
     reef_commit commits[3];
     temp_dir_new(directory);
@@ -317,8 +310,7 @@ static reef_commit put_and_commit(reef_store *store,
     return pool_commit(txn, step);
 }
 
-static void every_hashed_record_and_the_step_change_the_root(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(every_hashed_record_and_the_step_change_the_root) {
     const reef_key hashed[] = {
         {.db = REEF_DB_TENSORS, .generation = 1, .name = "t"},
         {.db = REEF_DB_EXPERTS, .generation = 1},
@@ -345,8 +337,7 @@ static void every_hashed_record_and_the_step_change_the_root(void **state) {
     pool_check(f->store);
 }
 
-static void memory_of_the_open_generation_is_in_no_root(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(memory_of_the_open_generation_is_in_no_root) {
     const reef_key memory = {.db = REEF_DB_MEMORY, .generation = 1, .name = "tables"};
     reef_snapshot snapshots[2];
     reef_generation_record copies[2];
@@ -382,8 +373,7 @@ static void put_five(reef_txn *txn) {
     }
 }
 
-static void removing_a_snapshot_changes_no_root(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(removing_a_snapshot_changes_no_root) {
     reef_snapshot snapshot;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     put_five(txn);
@@ -400,8 +390,7 @@ static void removing_a_snapshot_changes_no_root(void **state) {
 
 // ---- snapshots ----------------------------------------------------------------------------------
 
-static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_snapshot_keeps_the_open_generation_and_shares_the_sealed) {
     reef_snapshot snapshot;
     reef_generation_record copy;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -446,8 +435,7 @@ static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **st
     assert_int_equal(pool_check(f->store).snapshots, 1);
 }
 
-static void a_snapshot_made_with_changes_belongs_to_their_commit(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_snapshot_made_with_changes_belongs_to_their_commit) {
     reef_snapshot snapshot;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
@@ -472,8 +460,7 @@ static void a_snapshot_made_with_changes_belongs_to_their_commit(void **state) {
     pool_check(f->store);
 }
 
-static void snapshot_names_follow_the_rules(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(snapshot_names_follow_the_rules) {
     static const char *const bad[] = {
         "",
         ".a",
@@ -518,8 +505,7 @@ static reef_status collect_name(void *context, const reef_snapshot *snapshot, re
     return REEF_OK;
 }
 
-static void snapshots_are_scanned_by_name_and_have_copies_of_their_own(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(snapshots_are_scanned_by_name_and_have_copies_of_their_own) {
     static const char *const names[] = {"c", "a", "b"};
     reef_snapshot snapshots[3];
     for (uint32_t i = 0; i < 3; i++) {
@@ -557,8 +543,7 @@ static reef_status collect_event(void *context,
     return view->dtype == REEF_JSON ? REEF_OK : REEF_ERR_INVALID;
 }
 
-static void the_timeline_keeps_json_objects_in_order(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(the_timeline_keeps_json_objects_in_order) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_timeline_append(txn, "{\"a\":1}", &why));
     must_fail(reef_timeline_append(txn, "[1]", &why), REEF_ERR_INVALID, "not a JSON object");
@@ -575,10 +560,7 @@ static void the_timeline_keeps_json_objects_in_order(void **state) {
     assert_string_equal(text, "1{\"a\":1}2{\"b\":2}");
 }
 
-#define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
-
-static void only_the_open_generation_can_be_cleared(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(only_the_open_generation_can_be_cleared) {
     reef_generation_record generation;
     const reef_key usage = {.db = REEF_DB_USAGE, .generation = 1};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -604,20 +586,4 @@ static void only_the_open_generation_can_be_cleared(void **state) {
     pool_check(f->store);
 }
 
-TESTS(POOL_TEST(generations_come_back_as_they_were_put),
-      POOL_TEST(a_chain_of_kinds_is_one_step),
-      POOL_TEST(only_the_last_generation_may_be_open),
-      POOL_TEST(sealed_records_refuse_writes),
-      POOL_TEST(sealing_drops_the_moments_of_that_generation_only),
-      POOL_TEST(a_sealed_root_depends_on_every_record),
-      POOL_TEST(many_sealed_generations_check_clean),
-      ALONE(equal_content_has_equal_roots_however_it_was_committed),
-      POOL_TEST(every_hashed_record_and_the_step_change_the_root),
-      POOL_TEST(memory_of_the_open_generation_is_in_no_root),
-      POOL_TEST(only_the_open_generation_can_be_cleared),
-      POOL_TEST(removing_a_snapshot_changes_no_root),
-      POOL_TEST(a_snapshot_keeps_the_open_generation_and_shares_the_sealed),
-      POOL_TEST(a_snapshot_made_with_changes_belongs_to_their_commit),
-      POOL_TEST(snapshot_names_follow_the_rules),
-      POOL_TEST(snapshots_are_scanned_by_name_and_have_copies_of_their_own),
-      POOL_TEST(the_timeline_keeps_json_objects_in_order))
+RUN_TESTS

@@ -96,8 +96,7 @@ static void assert_waits(reef_store *store, uint64_t position, const char *text)
 
 // ---- what comes back ----------------------------------------------------------------------------
 
-static void an_empty_journal_has_nothing_at_any_position(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(an_empty_journal_has_nothing_at_any_position) {
     assert_waits(f->store, 0, "");
     assert_waits(f->store, 12345, "");
     reef_journal_stat stat = survey(f->store);
@@ -105,8 +104,7 @@ static void an_empty_journal_has_nothing_at_any_position(void **state) {
     pool_check(f->store);
 }
 
-static void an_empty_journal_begins_where_the_trainer_stands(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(an_empty_journal_begins_where_the_trainer_stands) {
     reef_journal_batch batch = batch_of(NULL, "later\n", 6);
     batch.cursor = 1000;
     append(f->store, &batch, 1);
@@ -118,8 +116,7 @@ static void an_empty_journal_begins_where_the_trainer_stands(void **state) {
 // Batches of any size, also several in one transaction, read in pieces of any size, trimmed now and
 // then and opened again: the same bytes as in a plain array.
 #define WALK_BYTES 300000
-static void a_long_walk_gives_every_byte_once_and_in_order(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_long_walk_gives_every_byte_once_and_in_order) {
     static uint8_t all[WALK_BYTES], got[WALK_BYTES];
     uint64_t seed = 11, cursor = 0;
     size_t written = 0;
@@ -157,8 +154,7 @@ static void a_long_walk_gives_every_byte_once_and_in_order(void **state) {
     pool_check(f->store);
 }
 
-static void sources_are_apart(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(sources_are_apart) {
     uint8_t bytes[64];
     size_t count;
     reef_journal_batch batches[] = {batch_of("1", "one", 3), batch_of("1", "other", 5),
@@ -178,8 +174,7 @@ static void sources_are_apart(void **state) {
 }
 
 // A live source of another kind has its position under sequence 0.
-static void sequence_0_is_no_entry(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(sequence_0_is_no_entry) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_put(txn, &(reef_key){.db = REEF_DB_JOURNAL, .name = SOURCE}, "{}", 2);
     pool_put(txn, &(reef_key){.db = REEF_DB_JOURNAL, .name = "follow:/var/log"}, "{}", 2);
@@ -190,8 +185,7 @@ static void sequence_0_is_no_entry(void **state) {
     pool_check(f->store);
 }
 
-static void the_root_hash_is_not_changed(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(the_root_hash_is_not_changed) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
     reef_commit before = pool_commit(txn, 3), after;
@@ -206,8 +200,7 @@ static void the_root_hash_is_not_changed(void **state) {
 
 // ---- ids ----------------------------------------------------------------------------------------
 
-static void a_batch_sent_again_is_written_once(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_batch_sent_again_is_written_once) {
     uint64_t position;
     reef_commit commit = {.number = 77};
     assert_int_equal(push(f->store, "a", "first\n"), 6);
@@ -222,8 +215,7 @@ static void a_batch_sent_again_is_written_once(void **state) {
     assert_int_equal(commit.number, 77);
 }
 
-static void ids_outlive_training_and_restarts(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(ids_outlive_training_and_restarts) {
     push(f->store, "a", "first\n");
     push(f->store, "b", "second\n");
     trim(f->store, 13);
@@ -237,8 +229,7 @@ static void ids_outlive_training_and_restarts(void **state) {
     pool_check(f->store);
 }
 
-static void a_batch_twice_in_one_group_is_written_once(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_batch_twice_in_one_group_is_written_once) {
     reef_journal_batch batches[] = {batch_of("a", "abc", 3), batch_of("a", "abc", 3),
                                     batch_of("b", "abc", 3)};
     append(f->store, batches, 3);
@@ -249,8 +240,7 @@ static void a_batch_twice_in_one_group_is_written_once(void **state) {
     assert_waits(f->store, 0, "abcabc");
 }
 
-static void an_id_of_other_bytes_is_refused(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(an_id_of_other_bytes_is_refused) {
     push(f->store, "a", "first\n");
     reef_journal_batch batches[] = {batch_of("a", "other\n", 6), batch_of("a", "first\nmore\n", 11),
                                     batch_of("b", "first\n", 6)};
@@ -261,16 +251,14 @@ static void an_id_of_other_bytes_is_refused(void **state) {
     assert_waits(f->store, 0, "first\nfirst\n");
 }
 
-static void batches_without_an_id_are_never_duplicates(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(batches_without_an_id_are_never_duplicates) {
     push(f->store, NULL, "x");
     push(f->store, NULL, "x");
     push(f->store, "", "x");
     assert_waits(f->store, 0, "xxx");
 }
 
-static void the_last_1024_ids_are_known_and_no_more(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(the_last_1024_ids_are_known_and_no_more) {
     static reef_journal_batch batches[REEF_JOURNAL_IDS_MAX + 10];
     static char ids[REEF_JOURNAL_IDS_MAX + 10][16];
     size_t count = sizeof(batches) / sizeof(*batches);
@@ -300,8 +288,7 @@ static void the_last_1024_ids_are_known_and_no_more(void **state) {
 
 // ---- bounds -------------------------------------------------------------------------------------
 
-static void what_is_too_much_is_refused_alone(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(what_is_too_much_is_refused_alone) {
     static uint8_t large[REEF_JOURNAL_BATCH_BYTES_MAX + 1];
     char id[REEF_JOURNAL_ID_BYTES_MAX + 2];
     memset(id, 'i', sizeof(id) - 1);
@@ -328,8 +315,7 @@ static void what_is_too_much_is_refused_alone(void **state) {
     pool_check(f->store);
 }
 
-static void a_full_journal_is_busy_until_training_has_taken_some(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_full_journal_is_busy_until_training_has_taken_some) {
     uint8_t bytes[1000] = {1};
     reef_journal_batch batches[4];
     for (size_t i = 0; i < 4; i++) {
@@ -351,8 +337,7 @@ static void a_full_journal_is_busy_until_training_has_taken_some(void **state) {
 }
 
 // What is refused then can be taken after a commit of training, and without one never.
-static void a_journal_that_is_full_of_trained_bytes_says_so(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_journal_that_is_full_of_trained_bytes_says_so) {
     uint8_t bytes[1000] = {1};
     reef_journal_batch first = batch_of(NULL, bytes, sizeof(bytes)), second = first;
     first.bytes_max = second.bytes_max = 2000;
@@ -373,8 +358,7 @@ static void a_journal_that_is_full_of_trained_bytes_says_so(void **state) {
     assert_false(second.trained);
 }
 
-static void small_batches_count_for_more_than_their_bytes(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(small_batches_count_for_more_than_their_bytes) {
     reef_journal_batch batches[3];
     for (size_t i = 0; i < 3; i++) {
         batches[i] = batch_of(NULL, "x", 1);
@@ -387,8 +371,7 @@ static void small_batches_count_for_more_than_their_bytes(void **state) {
 
 // ---- trimming, crashes --------------------------------------------------------------------------
 
-static void what_lies_before_the_cursor_goes_with_its_commit_only(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(what_lies_before_the_cursor_goes_with_its_commit_only) {
     push(f->store, "a", "first\n");
     push(f->store, "b", "second\n");
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -410,8 +393,7 @@ static void what_lies_before_the_cursor_goes_with_its_commit_only(void **state) 
     assert_int_equal(stat.last_ms, 7);
 }
 
-static void a_cursor_beyond_the_journal_is_damage(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_cursor_beyond_the_journal_is_damage) {
     uint8_t bytes[8];
     size_t count;
     push(f->store, NULL, "abc");
@@ -419,8 +401,7 @@ static void a_cursor_beyond_the_journal_is_damage(void **state) {
               "ends before");
 }
 
-static void a_process_that_dies_before_the_commit_has_journalled_nothing(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_process_that_dies_before_the_commit_has_journalled_nothing) {
 #ifdef REEF_FAIL_POINTS
     push(f->store, "a", "first\n");
     pool_close(f);
@@ -448,8 +429,7 @@ static void a_process_that_dies_before_the_commit_has_journalled_nothing(void **
 
 // ---- going back to a snapshot -------------------------------------------------------------------
 
-static void what_waited_still_waits_after_going_back(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(what_waited_still_waits_after_going_back) {
     push(f->store, "a", "aaaa\n");
     push(f->store, "b", "bbbb\n");
     reef_snapshot kept = keep_state(f->store, 1, 7); // in the middle of it
@@ -480,8 +460,7 @@ static void what_waited_still_waits_after_going_back(void **state) {
 }
 
 // Less of the batch was learned at the snapshot than after it: the journal still has all of it.
-static void a_batch_of_which_more_was_trained_still_waits_after_going_back(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_batch_of_which_more_was_trained_still_waits_after_going_back) {
     push(f->store, "a", "0123456789");
     reef_snapshot kept = keep_state(f->store, 1, 3);
     trim(f->store, 8);
@@ -495,8 +474,7 @@ static void a_batch_of_which_more_was_trained_still_waits_after_going_back(void 
     pool_check(f->store);
 }
 
-static void going_back_and_forth_loses_nothing_that_waits(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(going_back_and_forth_loses_nothing_that_waits) {
     push(f->store, NULL, "0123456789");
     push(f->store, NULL, "abcdefghij");
     reef_snapshot kept = keep_state(f->store, 1, 4), before = keep_state(f->store, 2, 12);
@@ -512,8 +490,7 @@ static void going_back_and_forth_loses_nothing_that_waits(void **state) {
     pool_check(f->store);
 }
 
-static void going_where_nothing_was_is_damage(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(going_where_nothing_was_is_damage) {
     reef_snapshot kept = {.copy = 1};
     push(f->store, NULL, "0123456789");
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -558,8 +535,7 @@ static void assert_found(reef_store *store, size_t count, const char *part) {
         fail_msg("%zu findings instead of %zu, the last: %s", found.count, count, found.last);
 }
 
-static void the_check_finds_what_does_not_fit_together(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(the_check_finds_what_does_not_fit_together) {
     put_entry(f->store, 3, 10, "abc", true);
     put_entry(f->store, 4, 13, "defg", false);
     assert_found(f->store, 0, "");
@@ -575,8 +551,7 @@ static void the_check_finds_what_does_not_fit_together(void **state) {
     assert_found(f->store, 1, "was trimmed, the one before it was not");
 }
 
-static void a_gap_is_never_read_over(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_gap_is_never_read_over) {
     uint8_t bytes[16];
     size_t count;
     put_entry(f->store, 1, 0, "abc", false);
@@ -588,8 +563,7 @@ static void a_gap_is_never_read_over(void **state) {
     assert_int_equal(count, 3);
 }
 
-static void the_check_finds_bytes_that_are_not_what_was_accepted(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(the_check_finds_bytes_that_are_not_what_was_accepted) {
     uint8_t payload[REEF_JOURNAL_HEAD_BYTES + 3] = {0};
     reef_put_le64(payload + 8, 3);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -608,8 +582,7 @@ static void put_ids(reef_store *store, const uint8_t *payload, size_t bytes) {
     pool_commit(txn, 1);
 }
 
-static void the_check_finds_lists_of_ids_that_are_none(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(the_check_finds_lists_of_ids_that_are_none) {
     enum { ENTRY = REEF_JOURNAL_HEAD_BYTES + 1, ALL = 8 + 2 * ENTRY };
     uint8_t payload[ALL] = {0};
     for (size_t i = 0; i < 2; i++) {
@@ -633,36 +606,4 @@ static void the_check_finds_lists_of_ids_that_are_none(void **state) {
     assert_found(f->store, 1, "is not a list of ids");
 }
 
-int main(void) {
-#define POOL(test) cmocka_unit_test_setup_teardown(test, pool_setup, pool_teardown)
-    const struct CMUnitTest tests[] = {
-        POOL(an_empty_journal_has_nothing_at_any_position),
-        POOL(an_empty_journal_begins_where_the_trainer_stands),
-        POOL(a_long_walk_gives_every_byte_once_and_in_order),
-        POOL(sources_are_apart),
-        POOL(sequence_0_is_no_entry),
-        POOL(the_root_hash_is_not_changed),
-        POOL(a_batch_sent_again_is_written_once),
-        POOL(ids_outlive_training_and_restarts),
-        POOL(a_batch_twice_in_one_group_is_written_once),
-        POOL(an_id_of_other_bytes_is_refused),
-        POOL(batches_without_an_id_are_never_duplicates),
-        POOL(the_last_1024_ids_are_known_and_no_more),
-        POOL(what_is_too_much_is_refused_alone),
-        POOL(a_full_journal_is_busy_until_training_has_taken_some),
-        POOL(a_journal_that_is_full_of_trained_bytes_says_so),
-        POOL(small_batches_count_for_more_than_their_bytes),
-        POOL(what_lies_before_the_cursor_goes_with_its_commit_only),
-        POOL(a_cursor_beyond_the_journal_is_damage),
-        POOL(a_process_that_dies_before_the_commit_has_journalled_nothing),
-        POOL(what_waited_still_waits_after_going_back),
-        POOL(a_batch_of_which_more_was_trained_still_waits_after_going_back),
-        POOL(going_back_and_forth_loses_nothing_that_waits),
-        POOL(going_where_nothing_was_is_damage),
-        POOL(the_check_finds_what_does_not_fit_together),
-        POOL(a_gap_is_never_read_over),
-        POOL(the_check_finds_bytes_that_are_not_what_was_accepted),
-        POOL(the_check_finds_lists_of_ids_that_are_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS

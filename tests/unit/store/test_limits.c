@@ -11,8 +11,7 @@ static reef_generation_record generation_of(uint32_t number, uint32_t side) {
                                     .dtype = REEF_F32};
 }
 
-static void a_pool_holds_all_generations_and_refuses_one_more(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_pool_holds_all_generations_and_refuses_one_more) {
     uint32_t count;
     assert_true(REEF_GENERATION_COUNT_MAX >= 65000);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -40,8 +39,7 @@ static void a_pool_holds_all_generations_and_refuses_one_more(void **state) {
     assert_int_equal(pool_check(f->store).generations, REEF_GENERATION_COUNT_MAX);
 }
 
-static void a_generation_has_ids_of_32_bits_and_no_more(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_generation_has_ids_of_32_bits_and_no_more) {
     uint8_t found = 0;
     assert_true((uint64_t)REEF_GENERATION_SIDE_MAX * REEF_GENERATION_SIDE_MAX == UINT64_C(1) << 32);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -61,9 +59,4 @@ static void a_generation_has_ids_of_32_bits_and_no_more(void **state) {
     pool_check(f->store);
 }
 
-TESTS(cmocka_unit_test_setup_teardown(a_pool_holds_all_generations_and_refuses_one_more,
-                                      pool_setup,
-                                      pool_teardown),
-      cmocka_unit_test_setup_teardown(a_generation_has_ids_of_32_bits_and_no_more,
-                                      pool_setup,
-                                      pool_teardown))
+RUN_TESTS

@@ -51,8 +51,9 @@ static int directory_setup(void **state) {
 
 // ---- no pool ------------------------------------------------------------------------------------
 
-static void a_missing_pool_is_not_found(void **state) {
-    pool_fixture *f = *state;
+#define NO_POOL_TEST(name) TEST_WITH(name, directory_setup, pool_teardown, pool_fixture *f)
+
+NO_POOL_TEST(a_missing_pool_is_not_found) {
     must_not_open(f->path, &reading, REEF_ERR_NOT_FOUND, f->path);
     must_not_open(f->path, &writing, REEF_ERR_NOT_FOUND, f->path);
     must_not_open("", &reading, REEF_ERR_INVALID, "empty");
@@ -61,8 +62,7 @@ static void a_missing_pool_is_not_found(void **state) {
     must_not_open(below, &creating, REEF_ERR_NOT_FOUND, below); // parents are not made
 }
 
-static void the_pool_of_somebody_else_says_whose_it_is(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(the_pool_of_somebody_else_says_whose_it_is) {
     reef_store *store = NULL;
     must(reef_store_open(&store, f->path, &creating, &why));
     reef_store_close(store);
@@ -86,8 +86,7 @@ static void the_pool_of_somebody_else_says_whose_it_is(void **state) {
     assert_int_equal(status, 0);
 }
 
-static void what_is_no_pool_is_invalid(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(what_is_no_pool_is_invalid) {
     char file[TEMP_DIR_BYTES];
     must_not_open(f->directory, &reading, REEF_ERR_INVALID, "has no data.mdb");
     write_file(f->path, "text", 4);
@@ -110,8 +109,7 @@ static void what_is_no_pool_is_invalid(void **state) {
     must_not_open(f->path, &reading, REEF_ERR_INVALID, "not a regular file");
 }
 
-static void an_lmdb_environment_of_another_program_is_invalid(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(an_lmdb_environment_of_another_program_is_invalid) {
     assert_int_equal(mkdir(f->path, 0700), 0);
     MDB_env *env = raw_open(f->path);
     mdb_env_close(env);
@@ -145,8 +143,7 @@ static void leave_unfinished(const pool_fixture *f, char staging[TEMP_DIR_BYTES]
     write_file(file, "half of a pool", 14);
 }
 
-static void what_a_dead_creator_left_is_cleared(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(what_a_dead_creator_left_is_cleared) {
     char staging[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES];
     leave_unfinished(f, staging);
     must_not_open(f->path, &reading, REEF_ERR_INVALID, "has no data.mdb");
@@ -165,8 +162,7 @@ static void what_a_dead_creator_left_is_cleared(void **state) {
     assert_false(exists(staging));
 }
 
-static void what_is_not_of_a_creator_stays(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(what_is_not_of_a_creator_stays) {
     char staging[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES], data[TEMP_DIR_BYTES];
     leave_unfinished(f, staging);
     temp_dir_join(data, staging, "data.mdb");
@@ -190,8 +186,7 @@ static void make_link(const pool_fixture *f, const char *name, const char *targe
 }
 
 // It leads to a user's file: maybe the only pool.
-static void a_link_of_the_name_of_what_is_left_is_not_followed(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(a_link_of_the_name_of_what_is_left_is_not_followed) {
     char victim[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES];
     temp_dir_join(victim, f->directory, "victim");
     reef_store_close(pool_open(victim, true, true));
@@ -212,8 +207,7 @@ static void a_link_of_the_name_of_what_is_left_is_not_followed(void **state) {
 }
 
 // Moved there by hand, and in use.
-static void a_pool_of_the_name_of_what_is_left_stays_while_it_is_written(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(a_pool_of_the_name_of_what_is_left_stays_while_it_is_written) {
     char other[TEMP_DIR_BYTES], inner[TEMP_DIR_BYTES];
     temp_dir_join(other, f->directory, "other");
     temp_dir_join(inner, f->path, "unfinished");
@@ -227,8 +221,7 @@ static void a_pool_of_the_name_of_what_is_left_stays_while_it_is_written(void **
     reef_store_close(pool_open(inner, false, false));
 }
 
-static void no_pool_is_made_inside_a_pool(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(no_pool_is_made_inside_a_pool) {
     char inner[TEMP_DIR_BYTES], link[TEMP_DIR_BYTES], empty[TEMP_DIR_BYTES];
     reef_store_close(pool_open(f->path, true, true));
     temp_dir_join(inner, f->path, "unfinished");
@@ -246,8 +239,7 @@ static void no_pool_is_made_inside_a_pool(void **state) {
 
 // What a program prints that was started without standard output or error: into no file of the
 // pool.
-static void no_file_of_a_pool_gets_a_standard_descriptor(void **state) {
-    const pool_fixture *f = *state;
+NO_POOL_TEST(no_file_of_a_pool_gets_a_standard_descriptor) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -269,8 +261,7 @@ static void no_file_of_a_pool_gets_a_standard_descriptor(void **state) {
     reef_store_close(store);
 }
 
-static void whether_a_pool_can_be_made_is_known_before(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(whether_a_pool_can_be_made_is_known_before) {
     char deeper[TEMP_DIR_BYTES];
     must(reef_store_check_new(f->path, &why));
     temp_dir_join(deeper, f->path, "deeper");
@@ -280,8 +271,7 @@ static void whether_a_pool_can_be_made_is_known_before(void **state) {
 }
 
 // Another user who may write to the directory could have us write to any file of ours.
-static void files_of_a_pool_that_are_links_are_refused(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(files_of_a_pool_that_are_links_are_refused) {
     char precious[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES];
     struct stat info;
     temp_dir_join(precious, f->directory, "precious");
@@ -310,8 +300,7 @@ static void files_of_a_pool_that_are_links_are_refused(void **state) {
 }
 
 // LMDB knows of no reader there, and the writer would use its pages again.
-static void behind_a_read_only_mount_a_pool_is_not_read_while_it_is_written(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(behind_a_read_only_mount_a_pool_is_not_read_while_it_is_written) {
     char view[TEMP_DIR_BYTES];
     reef_store_close(pool_open(f->path, true, true));
     temp_dir_join(view, f->directory, "view");
@@ -344,8 +333,7 @@ static void behind_a_read_only_mount_a_pool_is_not_read_while_it_is_written(void
     assert_int_equal(after, REEF_OK);
 }
 
-static void a_pool_of_the_name_of_what_is_left_stays(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(a_pool_of_the_name_of_what_is_left_stays) {
     char inner[TEMP_DIR_BYTES];
     temp_dir_join(inner, f->path, "unfinished");
     assert_int_equal(mkdir(f->path, 0700), 0);
@@ -359,8 +347,7 @@ static void a_pool_of_the_name_of_what_is_left_stays(void **state) {
 
 // ---- another version ----------------------------------------------------------------------------
 
-static void another_format_is_refused_with_both_numbers(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(another_format_is_refused_with_both_numbers) {
     reef_store_close(pool_open(f->path, true, true));
     put_format(f->path, 0, true);
     must_not_open(f->path, &reading, REEF_ERR_VERSION, "has format 0, this program reads format 4");
@@ -387,8 +374,7 @@ static void drop_database(const char *path, const char *name) {
 }
 
 // Development versions had fewer databases at first.
-static void a_pool_of_a_development_version_says_which_commit_reads_it(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(a_pool_of_a_development_version_says_which_commit_reads_it) {
     static const char *const LACKED[] = {NULL, "visits", "memory"};
     reef_store_close(pool_open(f->path, true, true));
     for (uint32_t version = 3; version > 0; version--) {
@@ -403,8 +389,7 @@ static void a_pool_of_a_development_version_says_which_commit_reads_it(void **st
     must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "database memory is missing");
 }
 
-static void another_lmdb_version_is_refused(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(another_lmdb_version_is_refused) {
     reef_store_close(pool_open(f->path, true, true));
     data_bytes file = data_file_load(f->path);
     file.data[20] = 9;
@@ -420,8 +405,7 @@ static void another_lmdb_version_is_refused(void **state) {
 static void make_pool(const char *path, uint32_t records);
 
 // They say how LMDB compares keys: with another order it finds nothing where something is.
-static void a_tree_with_other_flags_is_corrupt(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(a_tree_with_other_flags_is_corrupt) {
     enum { PAGE = 4096, MAIN = 88, FREE = 40, FLAGS = 4 };
     make_pool(f->path, 20);
     data_bytes file = data_file_load(f->path);
@@ -446,8 +430,7 @@ static void a_tree_with_other_flags_is_corrupt(void **state) {
 }
 
 // One changed name also hides others, since LMDB searches the list by halves.
-static void a_database_with_a_damaged_name_is_corrupt(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(a_database_with_a_damaged_name_is_corrupt) {
     enum { PAGE = 4096, MAIN = 88 };
     make_pool(f->path, 20);
     data_bytes file = data_file_load(f->path);
@@ -479,8 +462,7 @@ static void a_database_with_a_damaged_name_is_corrupt(void **state) {
 
 static const reef_key commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME};
 
-static void a_damaged_record_of_the_last_commit_is_corrupt(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(a_damaged_record_of_the_last_commit_is_corrupt) {
     static const uint8_t NAME[] = "commit";
     reef_check_report report;
     make_pool(f->path, 2);
@@ -498,8 +480,7 @@ static void a_damaged_record_of_the_last_commit_is_corrupt(void **state) {
     free(file.data);
 }
 
-static void a_record_of_the_last_commit_that_is_too_short_is_corrupt(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(a_record_of_the_last_commit_that_is_too_short_is_corrupt) {
     reef_key_bytes encoded;
     uint8_t record[REEF_RECORD_HEADER_BYTES + 8] = {0}, content[REEF_HASH_BYTES];
     make_pool(f->path, 2);
@@ -516,8 +497,7 @@ static void a_record_of_the_last_commit_that_is_too_short_is_corrupt(void **stat
 
 // ---- creating -----------------------------------------------------------------------------------
 
-static void create_accepts_only_nothing_or_an_empty_directory(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(create_accepts_only_nothing_or_an_empty_directory) {
     struct stat info;
     char file[TEMP_DIR_BYTES];
     assert_int_equal(mkdir(f->path, 0755), 0);
@@ -541,8 +521,7 @@ static void create_accepts_only_nothing_or_an_empty_directory(void **state) {
     assert_int_equal(info.st_mode & 0777, 0600);
 }
 
-static void the_writer_lock_holds_the_pid_while_it_is_held(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(the_writer_lock_holds_the_pid_while_it_is_held) {
     char file[TEMP_DIR_BYTES];
     char text[64] = "";
     char expected[64];
@@ -578,8 +557,7 @@ static void make_pool(const char *path, uint32_t records) {
     reef_store_close(store);
 }
 
-static void a_truncated_file_is_corrupt_at_every_length(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(a_truncated_file_is_corrupt_at_every_length) {
     make_pool(f->path, 20);
     data_bytes file = data_file_load(f->path);
     for (size_t pages = file.bytes / 4096; pages-- > 2;) {
@@ -599,8 +577,7 @@ static void a_truncated_file_is_corrupt_at_every_length(void **state) {
 
 // LMDB never writes pages that a transaction took and gave back, so the file may end before its
 // last.
-static void unwritten_free_pages_at_the_end_are_no_truncation(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(unwritten_free_pages_at_the_end_are_no_truncation) {
     enum { BYTES = 1 << 20 };
     uint8_t *payload = room(BYTES);
     MDB_envinfo info;
@@ -636,8 +613,7 @@ static reef_status only_open(const char *path,
     return status;
 }
 
-static void no_broken_page_makes_opening_raise_a_signal(void **state) {
-    pool_fixture *f = *state;
+NO_POOL_TEST(no_broken_page_makes_opening_raise_a_signal) {
     enum { ROUNDS = 300 };
     uint64_t random = 5;
     int refused = 0;
@@ -668,31 +644,4 @@ static void no_broken_page_makes_opening_raise_a_signal(void **state) {
     free(file.data);
 }
 
-#define DIRECTORY_TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, pool_teardown)
-
-TESTS(DIRECTORY_TEST(what_a_dead_creator_left_is_cleared),
-      DIRECTORY_TEST(what_is_not_of_a_creator_stays),
-      DIRECTORY_TEST(a_pool_of_the_name_of_what_is_left_stays),
-      DIRECTORY_TEST(a_link_of_the_name_of_what_is_left_is_not_followed),
-      DIRECTORY_TEST(a_pool_of_the_name_of_what_is_left_stays_while_it_is_written),
-      DIRECTORY_TEST(no_pool_is_made_inside_a_pool),
-      DIRECTORY_TEST(no_file_of_a_pool_gets_a_standard_descriptor),
-      DIRECTORY_TEST(whether_a_pool_can_be_made_is_known_before),
-      DIRECTORY_TEST(files_of_a_pool_that_are_links_are_refused),
-      DIRECTORY_TEST(behind_a_read_only_mount_a_pool_is_not_read_while_it_is_written),
-      DIRECTORY_TEST(a_missing_pool_is_not_found),
-      DIRECTORY_TEST(what_is_no_pool_is_invalid),
-      DIRECTORY_TEST(an_lmdb_environment_of_another_program_is_invalid),
-      DIRECTORY_TEST(another_format_is_refused_with_both_numbers),
-      DIRECTORY_TEST(a_pool_of_a_development_version_says_which_commit_reads_it),
-      DIRECTORY_TEST(another_lmdb_version_is_refused),
-      DIRECTORY_TEST(a_tree_with_other_flags_is_corrupt),
-      DIRECTORY_TEST(the_pool_of_somebody_else_says_whose_it_is),
-      DIRECTORY_TEST(a_database_with_a_damaged_name_is_corrupt),
-      DIRECTORY_TEST(a_damaged_record_of_the_last_commit_is_corrupt),
-      DIRECTORY_TEST(a_record_of_the_last_commit_that_is_too_short_is_corrupt),
-      DIRECTORY_TEST(create_accepts_only_nothing_or_an_empty_directory),
-      DIRECTORY_TEST(the_writer_lock_holds_the_pid_while_it_is_held),
-      DIRECTORY_TEST(a_truncated_file_is_corrupt_at_every_length),
-      DIRECTORY_TEST(unwritten_free_pages_at_the_end_are_no_truncation),
-      DIRECTORY_TEST(no_broken_page_makes_opening_raise_a_signal))
+RUN_TESTS

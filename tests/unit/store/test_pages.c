@@ -39,8 +39,7 @@ static void change_at_random(reef_txn *txn, uint64_t *random, const uint8_t *pay
     }
 }
 
-static void a_sound_file_is_never_blamed(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_sound_file_is_never_blamed) {
     enum { COMMITS = 150 };
     static uint8_t payload[LARGE_BYTES + 100];
     uint64_t random = 5;
@@ -67,8 +66,7 @@ static void a_sound_file_is_never_blamed(void **state) {
     pool_check(f->store);
 }
 
-static void a_copy_without_free_pages_is_sound(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_copy_without_free_pages_is_sound) {
     static uint8_t payload[LARGE_BYTES + 100];
     char to[TEMP_DIR_BYTES];
     uint64_t random = 6;
@@ -153,8 +151,7 @@ static size_t database_at(const data_bytes *file, const char *name) {
     return 0;
 }
 
-static void damage_to_a_tree_is_found_and_named(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(damage_to_a_tree_is_found_and_named) {
     data_bytes file = make_file(f);
     size_t tree = database_at(&file, "flags") + 8 + 5;
     size_t root = PAGE * reef_get_le64(file.data + tree + 40); // a branch
@@ -185,8 +182,7 @@ static void damage_to_a_tree_is_found_and_named(void **state) {
     free(file.data);
 }
 
-static void damage_to_large_values_is_found_and_named(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(damage_to_large_values_is_found_and_named) {
     data_bytes file = make_file(f);
     size_t tree = database_at(&file, "experts") + 8 + 7;
     size_t leaf = PAGE * reef_get_le64(file.data + tree + 40);
@@ -202,8 +198,7 @@ static void damage_to_large_values_is_found_and_named(void **state) {
     free(file.data);
 }
 
-static void damage_to_the_free_list_is_found(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(damage_to_the_free_list_is_found) {
     data_bytes file = make_file(f);
     size_t leaf = PAGE * reef_get_le64(file.data + newest_meta(&file) + 80);
     size_t node = leaf + file.data[leaf + 16] + 256u * file.data[leaf + 17];
@@ -220,8 +215,7 @@ static void damage_to_the_free_list_is_found(void **state) {
     free(file.data);
 }
 
-static void meta_pages_that_do_not_belong_together_are_found(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(meta_pages_that_do_not_belong_together_are_found) {
     data_bytes file = make_file(f);
     size_t newest = newest_meta(&file);
     must_say_of(f, &file, newest + 144, file.data[newest + 144] + 1,
@@ -244,8 +238,7 @@ static void must_be_refused(
     file->data[at] = before;
 }
 
-static void meta_pages_that_lead_nowhere_are_refused(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(meta_pages_that_lead_nowhere_are_refused) {
     data_bytes file = make_file(f);
     must_be_refused(f, &file, 10, 2, "the first meta page"); // its kind
     must_be_refused(f, &file, PAGE + 10, 2, "the second meta page");
@@ -257,8 +250,7 @@ static void meta_pages_that_lead_nowhere_are_refused(void **state) {
 
 // ---- beside a writer ----------------------------------------------------------------------------
 
-static void a_commit_in_the_meantime_is_the_one_that_is_checked(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_commit_in_the_meantime_is_the_one_that_is_checked) {
     reef_pages pages;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
@@ -297,8 +289,7 @@ static void change_for_ever(const char *path) {
     _exit(1);
 }
 
-static void a_check_beside_a_writer_blames_nothing(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_check_beside_a_writer_blames_nothing) {
     enum { CHECKS = 60 };
     int how = 0;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -323,14 +314,4 @@ static void a_check_beside_a_writer_blames_nothing(void **state) {
     assert_true(last > first);
 }
 
-#define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
-
-TESTS(POOL_TEST(a_sound_file_is_never_blamed),
-      POOL_TEST(a_copy_without_free_pages_is_sound),
-      POOL_TEST(damage_to_a_tree_is_found_and_named),
-      POOL_TEST(damage_to_large_values_is_found_and_named),
-      POOL_TEST(damage_to_the_free_list_is_found),
-      POOL_TEST(meta_pages_that_do_not_belong_together_are_found),
-      POOL_TEST(meta_pages_that_lead_nowhere_are_refused),
-      POOL_TEST(a_commit_in_the_meantime_is_the_one_that_is_checked),
-      POOL_TEST(a_check_beside_a_writer_blames_nothing))
+RUN_TESTS

@@ -62,8 +62,7 @@ static int read_often(const char *path) {
     return 0;
 }
 
-static void sixty_four_readers_each_see_whole_commits(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(sixty_four_readers_each_see_whole_commits) {
     pid_t children[READERS];
     write_both(f, 1);
     for (int i = 0; i < READERS; i++) {
@@ -117,8 +116,7 @@ static off_t growth_of_commits(pool_fixture *f) {
     return file_bytes(f) - before;
 }
 
-static void a_killed_reader_keeps_no_page_from_reuse(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_killed_reader_keeps_no_page_from_reuse) {
     for (uint64_t step = 1; step < 8; step++) write_both(f, step);
     pid_t child = start_reader(f);
     kill_reader(child);
@@ -132,8 +130,7 @@ static void a_killed_reader_keeps_no_page_from_reuse(void **state) {
 
 // ---- too many -----------------------------------------------------------------------------------
 
-static void one_reader_too_many_is_refused(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(one_reader_too_many_is_refused) {
     reef_txn *readers[REEF_READERS_MAX + 1] = {NULL};
     size_t count = 0;
     reef_status status = REEF_OK;
@@ -151,8 +148,7 @@ static void one_reader_too_many_is_refused(void **state) {
 
 // ---- who they are -------------------------------------------------------------------------------
 
-static void the_oldest_reader_is_named_and_how_far_it_is_behind(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(the_oldest_reader_is_named_and_how_far_it_is_behind) {
     reef_readers readers;
     write_both(f, 1);
     must(reef_store_readers(f->store, &readers, &why));
@@ -188,8 +184,7 @@ static uint64_t commit_seen(reef_txn *txn) {
     return commit.number;
 }
 
-static void a_read_in_steps_sees_what_was_committed_meanwhile(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_read_in_steps_sees_what_was_committed_meanwhile) {
     reef_store *hasty = NULL, *patient = NULL;
     bool renewed = false;
     must(reef_store_open(&hasty, f->path, &(reef_store_options){.renew_us = 1}, &why));
@@ -231,8 +226,7 @@ static void a_read_in_steps_sees_what_was_committed_meanwhile(void **state) {
 // ---- none can be told ---------------------------------------------------------------------------
 
 // On a read-only file system LMDB has no table of readers, and lists none.
-static void without_a_table_no_reader_is_counted(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(without_a_table_no_reader_is_counted) {
     char disk[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES], table[TEMP_DIR_BYTES];
     reef_readers readers;
     temp_dir_join(disk, f->directory, "disk");
@@ -253,11 +247,4 @@ static void without_a_table_no_reader_is_counted(void **state) {
     assert_int_equal(readers.count, 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
-
-TESTS(TEST(sixty_four_readers_each_see_whole_commits),
-      TEST(a_killed_reader_keeps_no_page_from_reuse),
-      TEST(one_reader_too_many_is_refused),
-      TEST(the_oldest_reader_is_named_and_how_far_it_is_behind),
-      TEST(without_a_table_no_reader_is_counted),
-      TEST(a_read_in_steps_sees_what_was_committed_meanwhile))
+RUN_TESTS

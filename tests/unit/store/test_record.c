@@ -38,7 +38,7 @@ static void assert_same_key(const reef_key *a, const reef_key *b) {
     if (a->name != NULL) assert_string_equal(a->name, b->name);
 }
 
-static void keys_survive_encoding(void **state) {
+PLAIN_TEST(keys_survive_encoding) {
     for (size_t i = 0; i < SAMPLE_COUNT; i++) {
         reef_key_bytes bytes;
         reef_key back;
@@ -61,7 +61,7 @@ static int compare_bytes(const reef_key *a, const reef_key *b) {
     return order != 0 ? order : (x.bytes > y.bytes) - (x.bytes < y.bytes);
 }
 
-static void encoded_keys_sort_like_their_fields(void **state) {
+PLAIN_TEST(encoded_keys_sort_like_their_fields) {
     const reef_key ascending[] = {
         {.db = REEF_DB_TENSORS, .generation = 0, .name = "b", .block = 700},
         {.db = REEF_DB_TENSORS, .generation = 1, .name = "a"},
@@ -78,8 +78,7 @@ static void encoded_keys_sort_like_their_fields(void **state) {
         assert_true(compare_bytes(&ascending[i], &ascending[i + 1]) < 0);
 }
 
-static void bad_keys_are_refused(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(bad_keys_are_refused) {
     char long_name[REEF_NAME_BYTES_MAX + 2];
     memset(long_name, 'x', sizeof(long_name) - 1);
     long_name[sizeof(long_name) - 1] = '\0';
@@ -117,8 +116,7 @@ static void bad_keys_are_refused(void **state) {
     pool_check(f->store);
 }
 
-static void payloads_of_all_types_and_sizes_come_back(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(payloads_of_all_types_and_sizes_come_back) {
     static const size_t sizes[] = {0,
                                    1,
                                    2,
@@ -174,18 +172,18 @@ static void payloads_of_all_types_and_sizes_come_back(void **state) {
     pool_check(f->store);
 }
 
-static void records_are_located_without_being_read(void **state) {
-    pool_fixture *pool = *state;
+
+POOL_TEST(records_are_located_without_being_read) {
     static uint8_t payload[20000];
     const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1, .layer = 2, .block = 3};
     const reef_key absent = {.db = REEF_DB_EXPERTS, .generation = 1, .layer = 2, .block = 4};
     reef_commit commit = {0};
     const void *at = NULL;
     for (size_t i = 0; i < sizeof(payload); i++) payload[i] = (uint8_t)(i * 7);
-    reef_txn *txn = pool_begin(pool->store, REEF_TXN_WRITE);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_record_put(txn, &key, REEF_I8, payload, sizeof(payload), &why));
     must(reef_txn_commit(txn, &commit, &why));
-    txn = pool_begin(pool->store, REEF_TXN_READ);
+    txn = pool_begin(f->store, REEF_TXN_READ);
     must(reef_record_locate(txn, &key, sizeof(payload), &at, &why));
     assert_memory_equal(at, payload, sizeof(payload));
     assert_int_equal((uintptr_t)at % 64, 0);
@@ -196,8 +194,7 @@ static void records_are_located_without_being_read(void **state) {
     reef_txn_abort(txn);
 }
 
-static void every_database_holds_records(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(every_database_holds_records) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     for (uint32_t i = 0; i < SAMPLE_COUNT; i++) pool_put(txn, &sample_keys[i], &i, sizeof(i));
     pool_commit(txn, 1);
@@ -213,8 +210,7 @@ static void every_database_holds_records(void **state) {
     pool_check(f->store);
 }
 
-static void a_missing_record_is_not_found_and_named(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_missing_record_is_not_found_and_named) {
     reef_view view;
     const reef_key key = {.db = REEF_DB_TENSORS, .generation = 4, .name = "w_q"};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
@@ -224,8 +220,7 @@ static void a_missing_record_is_not_found_and_named(void **state) {
     reef_txn_abort(txn);
 }
 
-static void equal_content_is_not_written_again(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(equal_content_is_not_written_again) {
     for (size_t i = 0; i < SAMPLE_COUNT; i++) {
         reef_view view;
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -249,7 +244,7 @@ static void equal_content_is_not_written_again(void **state) {
     pool_check(f->store);
 }
 
-static void blocks_have_the_largest_power_of_two_of_rows(void **state) {
+PLAIN_TEST(blocks_have_the_largest_power_of_two_of_rows) {
     assert_int_equal(reef_block_rows(1), 131072);
     assert_int_equal(reef_block_rows(2 * 256 * sizeof(float)), 64);
     assert_int_equal(reef_block_rows(2 * 255 * sizeof(float)), 64);
@@ -263,13 +258,13 @@ static void blocks_have_the_largest_power_of_two_of_rows(void **state) {
     }
 }
 
-static void messages_have_no_control_characters(void **state) {
+PLAIN_TEST(messages_have_no_control_characters) {
     char text[REEF_KEY_TEXT_BYTES];
     reef_key_format(&(reef_key){.db = REEF_DB_JOURNAL, .name = "a\x1b[2Jb\n", .sequence = 3}, text);
     assert_string_equal(text, "journal (name a?[2Jb?, sequence 3)");
 }
 
-static void statuses_have_texts_and_exit_codes(void **state) {
+PLAIN_TEST(statuses_have_texts_and_exit_codes) {
     assert_string_equal(reef_status_text(REEF_OK), "ok");
     assert_string_equal(reef_status_text(REEF_ERR_NOT_FOUND), "not found");
     assert_int_equal(reef_status_exit_code(REEF_OK), 0);
@@ -282,7 +277,7 @@ static void statuses_have_texts_and_exit_codes(void **state) {
     assert_int_equal(strlen(why.message), sizeof(why.message) - 1);
 }
 
-static void hashes_print_as_hexadecimal(void **state) {
+PLAIN_TEST(hashes_print_as_hexadecimal) {
     uint8_t hash[REEF_HASH_BYTES] = {0x00, 0x1f, 0xa0, [15] = 0xff};
     char text[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(hash, text);
@@ -290,7 +285,7 @@ static void hashes_print_as_hexadecimal(void **state) {
 }
 
 // The hash of one known record: a change here is a change of the format.
-static void content_hash_and_header_stay_what_they_are(void **state) {
+PLAIN_TEST(content_hash_and_header_stay_what_they_are) {
     const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1, .layer = 2, .block = 3};
     reef_key_bytes encoded;
     uint8_t content[REEF_HASH_BYTES];
@@ -311,7 +306,7 @@ static void content_hash_and_header_stay_what_they_are(void **state) {
     assert_string_equal(text, "07000000000000007182ae202387ba35");
 }
 
-static void a_hash_is_read_as_it_was_written_and_nothing_else_is_one(void **state) {
+PLAIN_TEST(a_hash_is_read_as_it_was_written_and_nothing_else_is_one) {
     static const char *const BAD[] = {"",
                                       "f265d041ed446c1b4190b992bcc1381",
                                       "f265d041ed446c1b4190b992bcc138170",
@@ -331,19 +326,4 @@ static void a_hash_is_read_as_it_was_written_and_nothing_else_is_one(void **stat
     assert_memory_equal(back, hash, sizeof(hash)); // untouched
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
-
-TESTS(ALONE(keys_survive_encoding),
-      ALONE(encoded_keys_sort_like_their_fields),
-      TEST(bad_keys_are_refused),
-      TEST(payloads_of_all_types_and_sizes_come_back),
-      TEST(records_are_located_without_being_read),
-      TEST(every_database_holds_records),
-      TEST(a_missing_record_is_not_found_and_named),
-      TEST(equal_content_is_not_written_again),
-      ALONE(blocks_have_the_largest_power_of_two_of_rows),
-      ALONE(messages_have_no_control_characters),
-      ALONE(statuses_have_texts_and_exit_codes),
-      ALONE(hashes_print_as_hexadecimal),
-      ALONE(a_hash_is_read_as_it_was_written_and_nothing_else_is_one),
-      ALONE(content_hash_and_header_stay_what_they_are))
+RUN_TESTS

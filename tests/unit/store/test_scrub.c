@@ -74,8 +74,7 @@ static size_t pass(reef_store *store, reef_scrub *scrub, uint64_t piece, finding
     return pieces;
 }
 
-static void a_pass_meets_every_sealed_record_once(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_pass_meets_every_sealed_record_once) {
     findings found;
     make_pool(f);
     for (uint64_t piece = 1; piece < 10000000; piece *= 50) { // a record a piece, up to all at once
@@ -94,8 +93,7 @@ static void a_pass_meets_every_sealed_record_once(void **state) {
     }
 }
 
-static void without_sealed_records_there_is_no_pass(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(without_sealed_records_there_is_no_pass) {
     reef_scrub scrub = {0};
     findings found = {0};
     uint64_t bytes = 1;
@@ -109,8 +107,7 @@ static void without_sealed_records_there_is_no_pass(void **state) {
     assert_int_equal(scrub.passes + scrub.records + found.count, 0);
 }
 
-static void a_pass_continues_where_it_was_kept(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_pass_continues_where_it_was_kept) {
     reef_scrub scrub = {0}, kept;
     findings found = {0};
     uint64_t bytes, root_before[2], root_after[2];
@@ -142,8 +139,7 @@ static void a_pass_continues_where_it_was_kept(void **state) {
     assert_int_equal(kept.last_records, SEALED_RECORDS); // none twice, none left out
 }
 
-static void damage_of_a_sealed_record_is_named_and_the_pass_goes_on(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(damage_of_a_sealed_record_is_named_and_the_pass_goes_on) {
     uint8_t payload[32];
     findings found;
     reef_scrub scrub = {0};
@@ -189,8 +185,7 @@ static void sum_replace(pool_fixture *f, const void *entry, size_t bytes) {
     f->store = pool_open(f->path, false, true);
 }
 
-static void a_record_that_is_not_the_one_in_sums_is_found(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_record_that_is_not_the_one_in_sums_is_found) {
     reef_key_bytes encoded;
     uint8_t payload[LARGE], entry[REEF_SUM_BYTES];
     const reef_key key = {.db = REEF_DB_FLAGS, .block = 3};
@@ -215,8 +210,7 @@ static void a_record_that_is_not_the_one_in_sums_is_found(void **state) {
     }
 }
 
-static void a_small_piece_reads_few_records_however_little_they_hold(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_small_piece_reads_few_records_however_little_they_hold) {
     enum { SMALL = 5000, AT_ONCE = 4096 };
     reef_scrub scrub = {0};
     findings found = {0};
@@ -268,8 +262,7 @@ static uint64_t root_of(const char *path, const char *name) {
     return s.root;
 }
 
-static void behind_a_broken_tree_the_next_database_is_read(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(behind_a_broken_tree_the_next_database_is_read) {
     reef_scrub scrub = {0};
     findings found;
     char file_path[TEMP_DIR_BYTES], expected[64];
@@ -287,8 +280,7 @@ static void behind_a_broken_tree_the_next_database_is_read(void **state) {
     assert_int_equal(scrub.last_records, SEALED_RECORDS - 3 * BLOCKS);
 }
 
-static void a_record_of_scrubs_of_a_wrong_length_is_damaged(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_record_of_scrubs_of_a_wrong_length_is_damaged) {
     static const uint8_t BYTES[200] = {0};
     const size_t lengths[] = {0, 71, 72, 72 + 96, 72 + 97, 200};
     reef_scrub scrub;
@@ -305,8 +297,7 @@ static void a_record_of_scrubs_of_a_wrong_length_is_damaged(void **state) {
 }
 
 // Whatever stands in the pages, an answer comes; the map is never touched.
-static void broken_pages_are_findings(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(broken_pages_are_findings) {
     enum { ROUNDS = 60 };
     uint64_t random = 5;
     size_t answered = 0;
@@ -340,14 +331,4 @@ static void broken_pages_are_findings(void **state) {
     pool_check(f->store);
 }
 
-#define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
-
-TESTS(POOL_TEST(a_pass_meets_every_sealed_record_once),
-      POOL_TEST(without_sealed_records_there_is_no_pass),
-      POOL_TEST(a_pass_continues_where_it_was_kept),
-      POOL_TEST(damage_of_a_sealed_record_is_named_and_the_pass_goes_on),
-      POOL_TEST(a_record_that_is_not_the_one_in_sums_is_found),
-      POOL_TEST(a_small_piece_reads_few_records_however_little_they_hold),
-      POOL_TEST(behind_a_broken_tree_the_next_database_is_read),
-      POOL_TEST(a_record_of_scrubs_of_a_wrong_length_is_damaged),
-      POOL_TEST(broken_pages_are_findings))
+RUN_TESTS

@@ -150,8 +150,9 @@ static size_t compare(reef_store *one, reef_store *other, reef_db db) {
     return c.count;
 }
 
-static void every_record_is_read_once(void **state) {
-    fixture *f = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, fixture *f)
+
+FIXTURE_TEST(every_record_is_read_once) {
     reef_store *view = pool_open(f->many, false, false);
     assert_int_equal(reef_store_part_count(view), RANKS);
     assert_int_equal(reef_store_part_count(f->whole->store), 1);
@@ -187,8 +188,7 @@ static reef_status on_block(void *context,
 
 // Of a memory each rank has some blocks, and the first of each table. What it lacks comes from the
 // others only where all read at once.
-static void blocks_of_a_memory_lie_in_their_shards(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(blocks_of_a_memory_lie_in_their_shards) {
     const reef_key key = {.db = REEF_DB_MEMORY, .name = "cells"};
     uint32_t all = 0;
     reef_store *view = pool_open(f->many, false, false);
@@ -222,8 +222,7 @@ static void on_damaged_row(void *context, const char *what) {
         ++*(size_t *)context;
 }
 
-static void a_damaged_row_is_found_in_its_shard(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(a_damaged_row_is_found_in_its_shard) {
     const reef_key key = {.db = REEF_DB_EXPERTS, .block = 1};
     char shard[TEMP_DIR_BYTES];
     reef_view none;
@@ -266,8 +265,7 @@ static void move(const char *directory, const char *from, const char *to) {
     assert_int_equal(rename(a, b), 0);
 }
 
-static void a_missing_shard_is_named(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(a_missing_shard_is_named) {
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         char name[16], expected[64];
         snprintf(name, sizeof(name), "rank-%u", rank);
@@ -285,8 +283,7 @@ static void link_shard(const fixture *f, const char *target, const char *name) {
     assert_int_equal(symlink(target, path), 0);
 }
 
-static void a_shard_in_anothers_place_is_named(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(a_shard_in_anothers_place_is_named) {
     char again[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];
     // Twice: rank 1's stands where rank 2's is needed.
     move(f->many, "rank-2", "away");
@@ -310,8 +307,7 @@ static void a_shard_in_anothers_place_is_named(void **state) {
     must_not_open(f, false, REEF_ERR_INVALID, "rank-3 is none of the 3 shards that rank-0 is one");
 }
 
-static void what_would_change_shards_is_refused(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(what_would_change_shards_is_refused) {
     must_not_open(f, true, REEF_ERR_INVALID, "or a whole pool (reef shards DIR NEW --to 1)");
     reef_store *view = pool_open(f->many, false, false);
     reef_txn *txn = NULL;
@@ -322,8 +318,7 @@ static void what_would_change_shards_is_refused(void **state) {
     reef_store_close(view);
 }
 
-static void pools_that_each_have_all_rows_are_not_read_so(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(pools_that_each_have_all_rows_are_not_read_so) {
     char path[TEMP_DIR_BYTES], shard[TEMP_DIR_BYTES];
     temp_dir_join(path, f->whole->directory, "copies");
     assert_int_equal(mkdir(path, 0700), 0);
@@ -355,8 +350,7 @@ static uint8_t value_of(reef_store *view, uint64_t *epoch) {
 }
 
 // Nobody will bring the shards to one epoch: said at once.
-static void a_shard_of_another_epoch_is_named(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(a_shard_of_another_epoch_is_named) {
     uint64_t begun = now_ms();
     commit_ranks(f, 0, 2, 7);
     must_not_open(f, false, REEF_ERR_INVALID, "rank-2 is of epoch 0, the first shard of epoch 1");
@@ -377,8 +371,7 @@ static void *commit_rank_0(void *context) {
 }
 
 // Rank 0 commits last: a read that comes between waits for it, and one that runs keeps its epoch.
-static void a_read_waits_for_the_epoch_that_counts(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(a_read_waits_for_the_epoch_that_counts) {
     pthread_t thread;
     uint64_t epoch;
     reef_store *view = pool_open(f->many, false, false);
@@ -404,8 +397,7 @@ static void a_read_waits_for_the_epoch_that_counts(void **state) {
 }
 
 // A read in steps begins each with all shards of one epoch.
-static void each_step_of_a_read_is_of_one_epoch(void **state) {
-    fixture *f = *state;
+FIXTURE_TEST(each_step_of_a_read_is_of_one_epoch) {
     reef_store *view = NULL;
     reef_shard shard;
     bool renewed = false;
@@ -426,13 +418,4 @@ static void each_step_of_a_read_is_of_one_epoch(void **state) {
     reef_store_close(view);
 }
 
-TESTS(SET_UP(every_record_is_read_once),
-      SET_UP(blocks_of_a_memory_lie_in_their_shards),
-      SET_UP(a_damaged_row_is_found_in_its_shard),
-      SET_UP(a_missing_shard_is_named),
-      SET_UP(a_shard_in_anothers_place_is_named),
-      SET_UP(what_would_change_shards_is_refused),
-      SET_UP(pools_that_each_have_all_rows_are_not_read_so),
-      SET_UP(a_shard_of_another_epoch_is_named),
-      SET_UP(a_read_waits_for_the_epoch_that_counts),
-      SET_UP(each_step_of_a_read_is_of_one_epoch))
+RUN_TESTS

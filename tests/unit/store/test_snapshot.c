@@ -139,8 +139,7 @@ static reef_status restore(void *context, reef_store *store, reef_error *err) {
 
 // ---- restoring ----------------------------------------------------------------------------------
 
-static void a_copy_is_restored_to_the_root_of_the_snapshot(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_copy_is_restored_to_the_root_of_the_snapshot) {
     char to[TEMP_DIR_BYTES];
     temp_dir_join(to, f->directory, "copy");
     reef_commit early = make_history(f->store);
@@ -160,8 +159,7 @@ static void a_copy_is_restored_to_the_root_of_the_snapshot(void **state) {
               "not empty");
 }
 
-static void in_place_the_state_before_is_kept_and_can_be_restored(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(in_place_the_state_before_is_kept_and_can_be_restored) {
     reef_commit early = make_history(f->store), late;
     reef_snapshot before;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
@@ -249,8 +247,7 @@ static void assert_stands(reef_store *store, const char *source, const char *whe
     assert_noted(store, source, 0, where);
 }
 
-static void live_sources_stand_where_they_stood(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(live_sources_stand_where_they_stood) {
     make_history(f->store);
     stand(f->store, "dir:logs", "{\"begin\":1}", 9);
     stand(f->store, "#0123456789abcdef-a/long/name", "{\"begin\":2}", 9);
@@ -295,8 +292,7 @@ static void live_sources_stand_where_they_stood(void **state) {
     pool_check(f->store);
 }
 
-static void in_place_nothing_goes_that_another_snapshot_needs(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(in_place_nothing_goes_that_another_snapshot_needs) {
     make_history(f->store);
     make_snapshot(f->store, "late", 9);
     uint64_t records = pool_check(f->store).records;
@@ -309,8 +305,7 @@ static void in_place_nothing_goes_that_another_snapshot_needs(void **state) {
     pool_check(f->store);
 }
 
-static void a_snapshot_that_is_not_what_it_was_is_not_restored(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_snapshot_that_is_not_what_it_was_is_not_restored) {
     make_history(f->store);
     reef_snapshot early;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -333,8 +328,7 @@ static void a_snapshot_that_is_not_what_it_was_is_not_restored(void **state) {
 
 // ---- names --------------------------------------------------------------------------------------
 
-static void the_beginning_of_a_name_is_enough_where_it_is_clear(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(the_beginning_of_a_name_is_enough_where_it_is_clear) {
     reef_snapshot found;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     put_open(txn, 0, 1);
@@ -372,8 +366,7 @@ static void the_beginning_of_a_name_is_enough_where_it_is_clear(void **state) {
 
 // ---- removing -----------------------------------------------------------------------------------
 
-static void several_go_in_one_transaction_or_none(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(several_go_in_one_transaction_or_none) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     put_open(txn, 0, 1);
     reef_commit made = pool_commit(txn, 1);
@@ -427,8 +420,7 @@ static void remove_one(reef_store *store, const char *name, uint64_t step) {
     pool_commit(txn, step);
 }
 
-static void a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds) {
     reef_snapshot found;
     const reef_key place = {.db = REEF_DB_JOURNAL, .name = "file:a"};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -475,8 +467,7 @@ static void a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds(
 }
 
 // Whether it needs what goes is not known.
-static void a_damaged_snapshot_is_in_the_way_of_what_it_may_need(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_damaged_snapshot_is_in_the_way_of_what_it_may_need) {
     char to[TEMP_DIR_BYTES];
     restoring in_place = {.name = "early", .keep_as = "before"}, elsewhere = {.name = "early"};
     reef_commit early = make_history(f->store);
@@ -501,8 +492,7 @@ static void a_damaged_snapshot_is_in_the_way_of_what_it_may_need(void **state) {
 }
 
 // A new pool has the snapshot's, and nothing else is written meanwhile.
-static void without_the_last_generations_record_only_a_restore_writes(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(without_the_last_generations_record_only_a_restore_writes) {
     char to[TEMP_DIR_BYTES];
     restoring in_place = {.name = "early", .keep_as = "before"}, elsewhere = {.name = "early"};
     restoring missing = {.name = "missing"};
@@ -546,8 +536,7 @@ static uint64_t snapshot_cost(reef_store *store, uint32_t sealed, uint64_t *open
     return pool_commit(txn, sealed).bytes_written;
 }
 
-static void a_snapshot_costs_the_open_part_whatever_the_pool(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_snapshot_costs_the_open_part_whatever_the_pool) {
     char path[TEMP_DIR_BYTES];
     uint64_t open_small, open_large;
     temp_dir_join(path, f->directory, "large");
@@ -584,8 +573,7 @@ static bool restore_and_kill(const char *path, const char *to, restoring r, long
 
 #define KILLS 40
 
-static void killed_on_the_way_there_is_no_half_pool(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(killed_on_the_way_there_is_no_half_pool) {
     reef_commit early = make_history(f->store);
     pool_close(f);
     int killed = 0, whole = 0;
@@ -613,8 +601,7 @@ static void killed_on_the_way_there_is_no_half_pool(void **state) {
     assert_int_equal(pool_check(f->store).generations, 4);
 }
 
-static void killed_in_place_the_pool_is_as_before_or_restored(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(killed_in_place_the_pool_is_as_before_or_restored) {
     reef_commit early = make_history(f->store), late;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     must(reef_commit_read(txn, &late, &why));
@@ -654,8 +641,7 @@ static void killed_in_place_the_pool_is_as_before_or_restored(void **state) {
 
 // ---- a full disk --------------------------------------------------------------------------------
 
-static void on_a_full_disk_nothing_is_left(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(on_a_full_disk_nothing_is_left) {
     enum { SIZES = 24, KIB_FIRST = 16, KIB_EACH = 48 };
     reef_commit early = make_history(f->store);
     char disk[TEMP_DIR_BYTES], to[TEMP_DIR_BYTES];
@@ -684,19 +670,4 @@ static void on_a_full_disk_nothing_is_left(void **state) {
     assert_true(full > 0 && whole > 0);
 }
 
-#define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
-
-TESTS(POOL_TEST(a_copy_is_restored_to_the_root_of_the_snapshot),
-      POOL_TEST(in_place_the_state_before_is_kept_and_can_be_restored),
-      POOL_TEST(live_sources_stand_where_they_stood),
-      POOL_TEST(in_place_nothing_goes_that_another_snapshot_needs),
-      POOL_TEST(a_snapshot_that_is_not_what_it_was_is_not_restored),
-      POOL_TEST(the_beginning_of_a_name_is_enough_where_it_is_clear),
-      POOL_TEST(several_go_in_one_transaction_or_none),
-      POOL_TEST(a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds),
-      POOL_TEST(a_damaged_snapshot_is_in_the_way_of_what_it_may_need),
-      POOL_TEST(without_the_last_generations_record_only_a_restore_writes),
-      POOL_TEST(a_snapshot_costs_the_open_part_whatever_the_pool),
-      POOL_TEST(killed_on_the_way_there_is_no_half_pool),
-      POOL_TEST(killed_in_place_the_pool_is_as_before_or_restored),
-      POOL_TEST(on_a_full_disk_nothing_is_left))
+RUN_TESTS

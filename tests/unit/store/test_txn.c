@@ -159,8 +159,7 @@ static void assert_scans_agree(reef_txn *txn, const model *m) {
     }
 }
 
-static void a_random_history_equals_a_plain_array(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_random_history_equals_a_plain_array) {
     enum { TRANSACTIONS = 120 };
     static model committed;
     static model working;
@@ -192,8 +191,7 @@ static void a_random_history_equals_a_plain_array(void **state) {
 
 // ---- commits ------------------------------------------------------------------------------------
 
-static void a_commit_is_read_back_and_counted(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_commit_is_read_back_and_counted) {
     reef_commit back;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     must_fail(reef_commit_read(txn, &back, &why), REEF_ERR_NOT_FOUND, "no commit yet");
@@ -213,8 +211,7 @@ static void a_commit_is_read_back_and_counted(void **state) {
     assert_int_equal(pool_check(f->store).commits, 3);
 }
 
-static void an_aborted_transaction_leaves_nothing(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(an_aborted_transaction_leaves_nothing) {
     reef_view view;
     const reef_key key = {.db = REEF_DB_META, .name = "x"};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -228,8 +225,7 @@ static void an_aborted_transaction_leaves_nothing(void **state) {
     pool_check(f->store);
 }
 
-static void read_transactions_and_readers_cannot_write(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(read_transactions_and_readers_cannot_write) {
     reef_txn *none = NULL;
     reef_commit commit = {0};
     const reef_key key = {.db = REEF_DB_META, .name = "x"};
@@ -250,8 +246,7 @@ static void read_transactions_and_readers_cannot_write(void **state) {
 
 // ---- sharing ------------------------------------------------------------------------------------
 
-static void a_second_writer_of_this_process_is_refused(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_second_writer_of_this_process_is_refused) {
     reef_store *second = NULL;
     char pid[32];
     snprintf(pid, sizeof(pid), "by process %ld", (long)getpid());
@@ -263,8 +258,7 @@ static void a_second_writer_of_this_process_is_refused(void **state) {
     pool_check(f->store);
 }
 
-static void a_second_write_transaction_is_refused(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_second_write_transaction_is_refused) {
     reef_txn *second = NULL;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     must_fail(reef_txn_begin(&second, f->store, REEF_TXN_WRITE, &why), REEF_ERR_BUSY,
@@ -288,8 +282,7 @@ static int exit_code_of(pid_t child) {
     return WIFEXITED(how) ? WEXITSTATUS(how) : 1000 + WTERMSIG(how);
 }
 
-static void a_second_writer_of_another_process_is_refused(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_second_writer_of_another_process_is_refused) {
     char pid[32];
     snprintf(pid, sizeof(pid), "by process %ld", (long)getpid());
     pid_t child = fork();
@@ -299,8 +292,7 @@ static void a_second_writer_of_another_process_is_refused(void **state) {
 }
 
 // Programs fork while they have a pool, and the child has a copy of its descriptors.
-static void a_forked_child_does_not_keep_the_writer_lock(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_forked_child_does_not_keep_the_writer_lock) {
     int ends[2];
     char byte;
     assert_int_equal(pipe(ends), 0);
@@ -316,8 +308,7 @@ static void a_forked_child_does_not_keep_the_writer_lock(void **state) {
     reef_txn_abort(pool_begin(f->store, REEF_TXN_WRITE));
 }
 
-static void stores_of_one_process_share_a_pool(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(stores_of_one_process_share_a_pool) {
     reef_view view;
     const reef_key key = {.db = REEF_DB_META, .name = "x"};
     reef_store *readers[2] = {pool_open(f->path, false, false), pool_open(f->path, false, false)};
@@ -392,8 +383,7 @@ static int child_reads_rounds(const char *path) {
     return 0;
 }
 
-static void a_reader_in_another_process_sees_whole_commits(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_reader_in_another_process_sees_whole_commits) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     put_round(txn, 1);
     pool_commit(txn, 1);
@@ -423,8 +413,7 @@ static void *read_rounds(void *context) {
     return NULL;
 }
 
-static void threads_read_one_store_while_it_is_written(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(threads_read_one_store_while_it_is_written) {
     enum { THREADS = 3 };
     pthread_t threads[THREADS];
     reading_thread contexts[THREADS];
@@ -464,9 +453,8 @@ static void *put_back(void *context) {
 
 // What a reader meets that stands still between LMDB's two steps of a begin: the meta page of the
 // last commit that it knows holds the next but one, while the disk takes that.
-static void a_read_never_begins_on_a_commit_that_is_not_out(void **state) {
+POOL_TEST(a_read_never_begins_on_a_commit_that_is_not_out) {
     enum { PAGE_BYTES = 4096, TRANSACTION_AT = 144 }; // of LMDB's meta pages
-    pool_fixture *f = *state;
     char path[TEMP_DIR_BYTES];
     uint64_t transactions[2];
     pthread_t thread;
@@ -509,8 +497,7 @@ static int child_follows_map(const char *path, int go) {
     return 0;
 }
 
-static void a_full_map_is_reported_and_larger_the_next_time(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_full_map_is_reported_and_larger_the_next_time) {
     enum { BYTES = 300000, RECORDS = 30 };
     uint8_t *payload = room(BYTES);
     int go[2];
@@ -581,8 +568,7 @@ static bool process_is_vast(void) {
     return !known || pages > ADDRESS_SPACE_LIMIT / 4096 + (UINT64_C(64) << 30) / 4096;
 }
 
-static void little_address_space_is_enough(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(little_address_space_is_enough) {
     if (process_is_vast()) {
         print_message("skipped: this build reserves more address space than the test allows\n");
         skip();
@@ -618,8 +604,7 @@ static reef_status put_pages(reef_store *store, uint32_t pages, bool *all_put, r
     return status;
 }
 
-static void a_commit_that_finds_the_map_full_has_a_larger_one_the_next_time(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_commit_that_finds_the_map_full_has_a_larger_one_the_next_time) {
     enum { MAP_BYTES = 1 << 20, PAGES = MAP_BYTES / 4096 };
     bool met = false, all_put = false;
     for (uint32_t pages = PAGES; !met && pages > PAGES / 2; pages--) {
@@ -645,20 +630,4 @@ static void a_commit_that_finds_the_map_full_has_a_larger_one_the_next_time(void
     assert_true(met);
 }
 
-#define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
-
-TESTS(POOL_TEST(a_random_history_equals_a_plain_array),
-      POOL_TEST(a_commit_is_read_back_and_counted),
-      POOL_TEST(an_aborted_transaction_leaves_nothing),
-      POOL_TEST(read_transactions_and_readers_cannot_write),
-      POOL_TEST(a_second_writer_of_this_process_is_refused),
-      POOL_TEST(a_second_write_transaction_is_refused),
-      POOL_TEST(a_second_writer_of_another_process_is_refused),
-      POOL_TEST(a_forked_child_does_not_keep_the_writer_lock),
-      POOL_TEST(stores_of_one_process_share_a_pool),
-      POOL_TEST(a_reader_in_another_process_sees_whole_commits),
-      POOL_TEST(threads_read_one_store_while_it_is_written),
-      POOL_TEST(a_read_never_begins_on_a_commit_that_is_not_out),
-      POOL_TEST(little_address_space_is_enough),
-      POOL_TEST(a_full_map_is_reported_and_larger_the_next_time),
-      POOL_TEST(a_commit_that_finds_the_map_full_has_a_larger_one_the_next_time))
+RUN_TESTS

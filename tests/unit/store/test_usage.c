@@ -81,8 +81,7 @@ static void assert_levels(reef_store *store, uint64_t deltas, uint64_t hours, ui
 
 // ---- deltas -------------------------------------------------------------------------------------
 
-static void a_delta_is_what_the_totals_grew_by(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_delta_is_what_the_totals_grew_by) {
     totals t = {0};
     uint64_t sums[EXPERTS][2], stored[BLOCK_ROWS][2];
     use(&t, 3, 2, 700);
@@ -116,8 +115,7 @@ static void a_delta_is_what_the_totals_grew_by(void **state) {
     pool_check(f->store);
 }
 
-static void a_layer_that_grows_keeps_its_deltas(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_layer_that_grows_keeps_its_deltas) {
     totals t = {0};
     uint64_t sums[EXPERTS][2];
     use(&t, 5, 1, 9);
@@ -137,8 +135,7 @@ static void a_layer_that_grows_keeps_its_deltas(void **state) {
     reef_txn_abort(txn);
 }
 
-static void commits_of_one_time_share_a_delta(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(commits_of_one_time_share_a_delta) {
     totals t = {0};
     uint64_t sums[EXPERTS][2];
     use(&t, 1, 1, 1);
@@ -151,8 +148,7 @@ static void commits_of_one_time_share_a_delta(void **state) {
     assert_memory_equal(sums, t.of, sizeof(sums));
 }
 
-static void numbers_of_every_size_come_back(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(numbers_of_every_size_come_back) {
     enum { MANY = 2 * REEF_USAGE_SEGMENT + 5 };
     static const uint32_t ids[] = {0,
                                    1,
@@ -186,8 +182,7 @@ static void numbers_of_every_size_come_back(void **state) {
     pool_check(f->store);
 }
 
-static void a_delta_has_the_bytes_that_the_format_says(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_delta_has_the_bytes_that_the_format_says) {
     static const uint8_t expected[] = {0x00, 0x00, 0x03, 0x02, 0xac, 0x02, 0x01, 0x01, 0x00};
     static const uint8_t hour[] = {0x80, 0x7d, 0xfe, 0xa4, 0x01, // 16,000 and 21,118 ms
                                    0x03, 0x04, 0xd8, 0x04, 0x01, 0x02, 0x00};
@@ -210,8 +205,7 @@ static void a_delta_has_the_bytes_that_the_format_says(void **state) {
 
 // ---- windows ------------------------------------------------------------------------------------
 
-static void windows_grow_coarser_with_age_and_days_end(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(windows_grow_coarser_with_age_and_days_end) {
     totals t = {0};
     uint64_t sums[EXPERTS][2];
     for (uint64_t minute = 0; minute < 300; minute += 10) { // 30 commits in five hours
@@ -254,8 +248,7 @@ static void expect_last(reef_store *store, size_t expert, uint64_t ms) {
     assert_true(last[expert] == ms);
 }
 
-static void the_last_use_of_an_expert_is_known_as_well_as_its_window(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(the_last_use_of_an_expert_is_known_as_well_as_its_window) {
     totals t = {0};
     use(&t, 3, 1, 1);
     use(&t, 199, 9, 9);
@@ -274,8 +267,7 @@ static void the_last_use_of_an_expert_is_known_as_well_as_its_window(void **stat
     expect_last(f->store, 3, START + MINUTE);
 }
 
-static void a_clock_that_goes_back_loses_nothing(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_clock_that_goes_back_loses_nothing) {
     totals t = {0};
     uint64_t sums[EXPERTS][2];
     use(&t, 1, 1, 10);
@@ -351,8 +343,7 @@ static void expect_history(reef_store *store, const history *h, uint64_t first, 
     }
 }
 
-static void sums_are_those_of_a_plain_list_whatever_was_compacted_when(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(sums_are_those_of_a_plain_list_whatever_was_compacted_when) {
     history *h = room(sizeof(*h));
     uint64_t draw = 11, now = START, dropped = 0;
     for (uint64_t n = 0; n < 400; n++) {
@@ -393,8 +384,7 @@ static void sums_are_those_of_a_plain_list_whatever_was_compacted_when(void **st
 
 // ---- bounded space, bounded steps ---------------------------------------------------------------
 
-static void a_day_that_was_begun_early_reaches_as_far_as_it_does(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_day_that_was_begun_early_reaches_as_far_as_it_does) {
     totals t = {0};
     uint64_t sums[EXPERTS][2];
     for (uint64_t hour = 0; hour < 6; hour++) {
@@ -418,8 +408,7 @@ static void a_day_that_was_begun_early_reaches_as_far_as_it_does(void **state) {
     assert_true(range.from_ms == START + MINUTE && range.to_ms == START + 20 * HOUR);
 }
 
-static void space_is_bounded_when_every_expert_is_used(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(space_is_bounded_when_every_expert_is_used) {
     enum { ALL = REEF_USAGE_SEGMENT };
     reef_usage_use *uses = room(ALL * sizeof(*uses));
     uint64_t *sums = room(ALL * 16);
@@ -442,8 +431,7 @@ static void space_is_bounded_when_every_expert_is_used(void **state) {
     }
 }
 
-static void days_beyond_their_bytes_go_as_a_whole(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(days_beyond_their_bytes_go_as_a_whole) {
     enum { LAYERS = 3, DAYS_PUT = 16 };
     reef_usage_use *uses = room(REEF_USAGE_SEGMENT * sizeof(*uses));
     for (uint32_t i = 0; i < REEF_USAGE_SEGMENT; i++)
@@ -462,8 +450,7 @@ static void days_beyond_their_bytes_go_as_a_whole(void **state) {
     assert_true(days.first_ms == START + (DAYS_PUT - days.windows) * DAY); // the oldest went
 }
 
-static void steps_are_small_and_many(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(steps_are_small_and_many) {
     enum { COUNT = 8192, COMMITS = 120 };
     reef_usage_use uses[COUNT];
     for (uint32_t i = 0; i < COUNT; i++)
@@ -495,8 +482,7 @@ static uint64_t put_some_days(reef_store *store, totals *t) {
     return now + 399 * DAY; // half of the days are to be dropped
 }
 
-static void a_step_that_is_not_committed_changes_nothing(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_step_that_is_not_committed_changes_nothing) {
     totals t = {0};
     uint64_t now = put_some_days(f->store, &t), before[EXPERTS][2], after[EXPERTS][2];
     size_t steps = 0;
@@ -535,8 +521,7 @@ static int child_compacts(const char *path, uint64_t now) {
     return 0;
 }
 
-static void sums_survive_kills_at_any_moment(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(sums_survive_kills_at_any_moment) {
     enum { COUNT = 8192 };
     reef_usage_use uses[COUNT];
     uint64_t *sums = room((size_t)8 * COUNT * 16);
@@ -570,8 +555,7 @@ static void sums_survive_kills_at_any_moment(void **state) {
 
 // ---- generations, damage, mistakes --------------------------------------------------------------
 
-static void what_is_no_list_of_uses_is_named(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(what_is_no_list_of_uses_is_named) {
     static const uint8_t cut[] = {0, 0, 3, 1}, beyond[] = {0, 0, 200, 1, 1, 1}; // expert 200
     static const uint8_t huge[] = {0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 2, 1};
     static const uint8_t late[] = {0, 1, 0, 1, 1}; // a delta has one time
@@ -599,8 +583,7 @@ static void what_is_no_list_of_uses_is_named(void **state) {
     }
 }
 
-static void a_damaged_total_is_mended_and_its_delta_left_out(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_damaged_total_is_mended_and_its_delta_left_out) {
     totals t = {0};
     uint64_t sums[EXPERTS][2];
     const uint64_t mark = UINT64_C(0x1122334455667788);
@@ -623,8 +606,7 @@ static void a_damaged_total_is_mended_and_its_delta_left_out(void **state) {
     assert_int_equal(sums[100][0], 4);
 }
 
-static void mistakes_are_refused(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(mistakes_are_refused) {
     totals t = {0};
     const reef_usage_use backwards[] = {{.expert = 4, .count = 1}, {.expert = 4, .count = 1}};
     reef_usage_compaction done;
@@ -646,23 +628,4 @@ static void mistakes_are_refused(void **state) {
     reef_txn_abort(txn);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
-
-TESTS(TEST(a_delta_is_what_the_totals_grew_by),
-      TEST(a_layer_that_grows_keeps_its_deltas),
-      TEST(commits_of_one_time_share_a_delta),
-      TEST(numbers_of_every_size_come_back),
-      TEST(a_delta_has_the_bytes_that_the_format_says),
-      TEST(windows_grow_coarser_with_age_and_days_end),
-      TEST(the_last_use_of_an_expert_is_known_as_well_as_its_window),
-      TEST(a_clock_that_goes_back_loses_nothing),
-      TEST(sums_are_those_of_a_plain_list_whatever_was_compacted_when),
-      TEST(a_day_that_was_begun_early_reaches_as_far_as_it_does),
-      TEST(space_is_bounded_when_every_expert_is_used),
-      TEST(days_beyond_their_bytes_go_as_a_whole),
-      TEST(steps_are_small_and_many),
-      TEST(a_step_that_is_not_committed_changes_nothing),
-      TEST(sums_survive_kills_at_any_moment),
-      TEST(what_is_no_list_of_uses_is_named),
-      TEST(a_damaged_total_is_mended_and_its_delta_left_out),
-      TEST(mistakes_are_refused))
+RUN_TESTS

@@ -127,8 +127,7 @@ static size_t flip(const pool_fixture *f, uint64_t seed, ptrdiff_t byte, uint32_
 
 // ---- pages --------------------------------------------------------------------------------------
 
-static void every_page_of_a_sound_pool_is_used_once_or_free(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(every_page_of_a_sound_pool_is_used_once_or_free) {
     uint64_t random = 3;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
@@ -185,8 +184,7 @@ static uint64_t content_of(const char *path) {
 }
 
 // One bit anywhere: the check finds it, or no reader can tell that it was ever flipped.
-static void every_flipped_bit_that_a_reader_can_meet_is_found(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(every_flipped_bit_that_a_reader_can_meet_is_found) {
     enum { ROUNDS = 250 };
     uint64_t random = 17;
     int found = 0;
@@ -216,8 +214,7 @@ static void every_flipped_bit_that_a_reader_can_meet_is_found(void **state) {
     data_file_replace(f->path, &file);
 }
 
-static void a_free_list_that_names_a_page_in_use_is_found(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_free_list_that_names_a_page_in_use_is_found) {
     reef_pages pages;
     findings found;
     make_pool(f);
@@ -245,8 +242,7 @@ static void a_free_list_that_names_a_page_in_use_is_found(void **state) {
 
 // ---- less than everything -----------------------------------------------------------------------
 
-static void a_quick_check_hashes_no_sealed_payload_and_all_else(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_quick_check_hashes_no_sealed_payload_and_all_else) {
     findings found;
     const reef_check_options quick = {.quick = true};
     make_pool(f);
@@ -277,8 +273,7 @@ static void a_quick_check_hashes_no_sealed_payload_and_all_else(void **state) {
     assert_non_null(strstr(found.damage, "experts (generation 1, layer 0, block 3)"));
 }
 
-static void a_sample_is_chosen_by_its_seed(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_sample_is_chosen_by_its_seed) {
     size_t caught = 0, records = 0;
     enum { SEEDS = 40 };
     make_pool(f);
@@ -317,8 +312,7 @@ static reef_check_report check_in_turns(const char *path, uint64_t renew_us, fin
     return report;
 }
 
-static void a_check_in_steps_finds_what_one_read_finds(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_check_in_steps_finds_what_one_read_finds) {
     findings few, many;
     make_pool(f);
     for (int damaged = 0; damaged < 2; damaged++) {
@@ -400,8 +394,7 @@ static void change_something(pool_fixture *f, uint64_t *random, uint32_t round, 
     pool_commit(txn, round);
 }
 
-static void a_check_in_steps_blames_nothing_that_a_writer_does_meanwhile(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_check_in_steps_blames_nothing_that_a_writer_does_meanwhile) {
     enum { ROUNDS = 200, CHECKS = 4, ROUNDS_MAX = 4000 };
     uint64_t random = 5;
     uint32_t open = 0;
@@ -425,8 +418,7 @@ static void a_check_in_steps_blames_nothing_that_a_writer_does_meanwhile(void **
 
 // ---- usage --------------------------------------------------------------------------------------
 
-static void windows_that_exceed_the_totals_are_found(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(windows_that_exceed_the_totals_are_found) {
     findings found;
     const reef_usage_use uses[] = {{.expert = 0, .count = 5, .score = 50}};
     const reef_usage_use more[] = {{.expert = 2, .count = 1, .score = 0}};
@@ -473,15 +465,13 @@ static void go_on(pool_fixture *f, void (*change)(reef_txn *txn)) {
     pool_close(f);
 }
 
-static void a_sound_pool_needs_nothing(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_sound_pool_needs_nothing) {
     findings found;
     make_pool(f);
     assert_int_equal(verify(f, (reef_check_options){0}, &found).remedy.kind, REEF_REMEDY_NOTHING);
 }
 
-static void what_the_snapshot_has_not_is_restored_from_it(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(what_the_snapshot_has_not_is_restored_from_it) {
     make_pool(f);
     assert_true(flip(f, seed_of(&open_key), 100, 1) > 0);
     assert_int_equal(verify(f, (reef_check_options){0}, NULL).remedy.stream_bytes, 200);
@@ -490,17 +480,14 @@ static void what_the_snapshot_has_not_is_restored_from_it(void **state) {
     expect(f, REEF_REMEDY_RESTORE, "kept");
 }
 
-static void what_is_lost_of_a_sealed_generation_no_snapshot_that_shares_it_can_restore(
-    void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(what_is_lost_of_a_sealed_generation_no_snapshot_that_shares_it_can_restore) {
     make_pool(f);
     assert_int_equal(flip(f, seed_of(&sealed_key), 100, 0), 1);
     expect(f, REEF_REMEDY_COPY, "");
 }
 
 // A bit of a sealed generation's memory, of the open one's, and of its copy in the snapshot.
-static void damaged_memory_is_its_kinds_alone(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(damaged_memory_is_its_kinds_alone) {
     findings found;
     const reef_key sealed = memory_key(0), opened = memory_key(1);
     make_pool(f);
@@ -522,8 +509,7 @@ static void replace_sealed_memory(reef_txn *txn) {
     must(reef_record_store(txn, &memory, REEF_BYTES, "other", 5, &why));
 }
 
-static void sealed_memory_that_is_not_what_was_sealed_is_found_by_its_root(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(sealed_memory_that_is_not_what_was_sealed_is_found_by_its_root) {
     findings found;
     make_pool(f);
     go_on(f, replace_sealed_memory);
@@ -537,8 +523,7 @@ static void make_later(reef_txn *txn) {
     must(reef_snapshot_create(txn, "later", &snapshot, &why));
 }
 
-static void the_newest_sound_snapshot_is_restored(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(the_newest_sound_snapshot_is_restored) {
     make_pool(f);
     go_on(f, make_later);
     assert_int_equal(flip(f, 99, 100, 1), 1);
@@ -550,8 +535,7 @@ static void the_newest_sound_snapshot_is_restored(void **state) {
     expect(f, REEF_REMEDY_REMOVE, "later");
 }
 
-static void a_snapshot_whose_copy_is_damaged_is_not_restored(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_snapshot_whose_copy_is_damaged_is_not_restored) {
     const reef_key other = {.db = REEF_DB_EXPERTS, .generation = 1, .block = 5};
     make_pool(f);
     assert_true(flip(f, seed_of(&open_key), 100, 1) > 0);
@@ -563,8 +547,7 @@ static void put_sealed_usage(reef_txn *txn) {
     put_filled(txn, &(reef_key){.db = REEF_DB_USAGE, .generation = 0}, SMALL, 77);
 }
 
-static void usage_of_a_shared_generation_is_mended_by_no_snapshot(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(usage_of_a_shared_generation_is_mended_by_no_snapshot) {
     make_pool(f);
     go_on(f, put_sealed_usage);
     assert_int_equal(flip(f, 77, 50, 0), 1);
@@ -594,8 +577,7 @@ static void restore_later(reef_txn *txn) {
 
 // Read positions of live sources and the state of the scheduler: a snapshot that has them restores
 // them, one that has lost them can still be removed.
-static void positions_are_restored_from_a_snapshot_that_has_them(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(positions_are_restored_from_a_snapshot_that_has_them) {
     findings found;
     make_pool(f);
     go_on(f, make_places);
@@ -608,8 +590,7 @@ static void positions_are_restored_from_a_snapshot_that_has_them(void **state) {
     assert_int_equal(found.damages, 0);
 }
 
-static void a_snapshot_that_lost_a_read_position_can_be_removed(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_snapshot_that_lost_a_read_position_can_be_removed) {
     findings found;
     make_pool(f);
     go_on(f, make_places);
@@ -632,8 +613,7 @@ static void put_many(reef_txn *txn) {
         put_filled(txn, &(reef_key){.db = REEF_DB_MOMENTS, .generation = 1, .block = b}, SMALL, 33);
 }
 
-static void with_more_findings_than_are_kept_only_a_copy_helps(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(with_more_findings_than_are_kept_only_a_copy_helps) {
     make_pool(f);
     go_on(f, put_many);
     // Pages that were split keep the beginnings of records that moved: no byte behind those 32 is
@@ -648,8 +628,7 @@ static void put_meta(reef_txn *txn) {
                         &why));
 }
 
-static void without_meta_nothing_is_whole_but_scrubs_are_not_needed(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(without_meta_nothing_is_whole_but_scrubs_are_not_needed) {
     static const uint8_t scrub[] = {0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x66, 0x77};
     make_pool(f);
     go_on(f, put_meta);
@@ -666,8 +645,7 @@ static void without_meta_nothing_is_whole_but_scrubs_are_not_needed(void **state
 }
 
 // Generation 0 sealed and kept while nothing was open; 1 sealed, 2 open.
-static void a_snapshot_without_an_open_generation_is_not_restored(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_snapshot_without_an_open_generation_is_not_restored) {
     reef_snapshot snapshot;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
@@ -709,8 +687,7 @@ static void put_moments(reef_txn *txn) {
 
 // The walk, the check of all generations and that of the snapshots meet it, and what else is there
 // is as it should be.
-static void a_damaged_generation_is_reported_once_and_the_last_one_as_open(void **state) {
-    pool_fixture *f = *state;
+POOL_TEST(a_damaged_generation_is_reported_once_and_the_last_one_as_open) {
     make_pool(f);
     go_on(f, put_moments);
     data_bytes sound = data_file_load(f->path);
@@ -728,27 +705,4 @@ static void a_damaged_generation_is_reported_once_and_the_last_one_as_open(void 
     free(sound.data);
 }
 
-#define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, pool_setup, pool_teardown)
-
-TESTS(POOL_TEST(every_page_of_a_sound_pool_is_used_once_or_free),
-      POOL_TEST(every_flipped_bit_that_a_reader_can_meet_is_found),
-      POOL_TEST(a_free_list_that_names_a_page_in_use_is_found),
-      POOL_TEST(a_quick_check_hashes_no_sealed_payload_and_all_else),
-      POOL_TEST(a_sample_is_chosen_by_its_seed),
-      POOL_TEST(a_check_in_steps_finds_what_one_read_finds),
-      POOL_TEST(a_check_in_steps_blames_nothing_that_a_writer_does_meanwhile),
-      POOL_TEST(windows_that_exceed_the_totals_are_found),
-      POOL_TEST(a_sound_pool_needs_nothing),
-      POOL_TEST(what_the_snapshot_has_not_is_restored_from_it),
-      POOL_TEST(what_is_lost_of_a_sealed_generation_no_snapshot_that_shares_it_can_restore),
-      POOL_TEST(damaged_memory_is_its_kinds_alone),
-      POOL_TEST(sealed_memory_that_is_not_what_was_sealed_is_found_by_its_root),
-      POOL_TEST(the_newest_sound_snapshot_is_restored),
-      POOL_TEST(a_snapshot_whose_copy_is_damaged_is_not_restored),
-      POOL_TEST(usage_of_a_shared_generation_is_mended_by_no_snapshot),
-      POOL_TEST(positions_are_restored_from_a_snapshot_that_has_them),
-      POOL_TEST(a_snapshot_that_lost_a_read_position_can_be_removed),
-      POOL_TEST(with_more_findings_than_are_kept_only_a_copy_helps),
-      POOL_TEST(without_meta_nothing_is_whole_but_scrubs_are_not_needed),
-      POOL_TEST(a_snapshot_without_an_open_generation_is_not_restored),
-      POOL_TEST(a_damaged_generation_is_reported_once_and_the_last_one_as_open))
+RUN_TESTS

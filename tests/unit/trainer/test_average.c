@@ -108,8 +108,9 @@ static void assert_close(const double *expected, const float *average, size_t co
     for (size_t i = 0; i < count; i++) assert_true(fabs(expected[i] - (double)average[i]) < 1e-5);
 }
 
-static void averages_follow_a_plain_record_of_them(void **state) {
-    lifelong *f = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, lifelong_teardown, lifelong *f)
+
+FIXTURE_TEST(averages_follow_a_plain_record_of_them) {
     plain p;
     make_pool(f, 2);
     const reef_generation *generation = gen_of(f);
@@ -185,16 +186,14 @@ static void assert_records(const lifelong *f) {
     }
 }
 
-static void what_is_stored_are_the_averages(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(what_is_stored_are_the_averages) {
     make_pool(f, 2);
     feed_kind(f, 0, 6000, 1);
     commit(f);
     assert_records(f);
 }
 
-static void readers_evaluate_the_averages(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(readers_evaluate_the_averages) {
     float *averaged = new_logits(), *raw = new_logits(), *then = new_logits();
     make_pool(f, 1);
     feed_kind(f, 0, 6000, 1);
@@ -246,8 +245,7 @@ static reef_commit live(lifelong *f, bool interrupted, size_t threads) {
     return commit(f);
 }
 
-static void interruptions_and_threads_leave_no_trace(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(interruptions_and_threads_leave_no_trace) {
     reef_commit straight = live(f, false, 1);
     for (size_t threads = 1; threads <= 3; threads += 2) {
         void *own = NULL;
@@ -261,8 +259,7 @@ static void interruptions_and_threads_leave_no_trace(void **state) {
 
 // ---- boundaries ---------------------------------------------------------------------------------
 
-static void sealing_keeps_what_was_evaluated(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(sealing_keeps_what_was_evaluated) {
     reef_sealing sealing;
     float *open = new_logits(), *sealed = new_logits();
     const char *const AS_OF[] = {"0", "1"};
@@ -284,8 +281,7 @@ static void sealing_keeps_what_was_evaluated(void **state) {
     }
 }
 
-static void a_boundary_that_fails_leaves_the_weights_that_train(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(a_boundary_that_fails_leaves_the_weights_that_train) {
     reef_sealing sealing;
     reef_opening opening = {.reason = "command", .side = 4};
     make_pool(f, 1);
@@ -307,8 +303,7 @@ static void a_boundary_that_fails_leaves_the_weights_that_train(void **state) {
 }
 
 // Averages of a generation begin at its first values.
-static void averages_begin_at_the_first_values(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(averages_begin_at_the_first_values) {
     make_pool(f, 1);
     feed_kind(f, 0, 4 * LIFELONG_BATCH + 1, 1); // nothing is left for the next generation
     seal(f);
@@ -321,8 +316,7 @@ static void averages_begin_at_the_first_values(void **state) {
     assert_false(averages_are_the_weights(generation));
 }
 
-static void growth_keeps_averages_and_begins_new_ones(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(growth_keeps_averages_and_begins_new_ones) {
     reef_generation *grown = NULL;
     make_pool(f, 1);
     feed_kind(f, 0, 3000, 1);
@@ -345,17 +339,4 @@ static void growth_keeps_averages_and_begins_new_ones(void **state) {
     reef_generation_free(grown);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(averages_follow_a_plain_record_of_them),
-        TEST(what_is_stored_are_the_averages),
-        TEST(readers_evaluate_the_averages),
-        TEST(interruptions_and_threads_leave_no_trace),
-        TEST(sealing_keeps_what_was_evaluated),
-        TEST(a_boundary_that_fails_leaves_the_weights_that_train),
-        TEST(averages_begin_at_the_first_values),
-        TEST(growth_keeps_averages_and_begins_new_ones),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS

@@ -72,11 +72,11 @@ static void assert_the_stream_decides(const reef_config *config,
         assert_int_equal(found, generation_count);
     else
         assert_true(found > 1);
-    root_of_run(config, stream, count, 3, 1, 970, true, &found, root); // byte after byte
+    root_of_run(config, stream, count, 3, 1, 2900, true, &found, root); // byte after byte
     assert_memory_equal(expected, root, sizeof(root));
 }
 
-static void the_stream_alone_decides_where_kinds_begin(void **state) {
+PLAIN_TEST(the_stream_alone_decides_where_kinds_begin) {
     static const struct run {
         const char *setting[2];
         size_t generation_count;
@@ -93,8 +93,7 @@ static void the_stream_alone_decides_where_kinds_begin(void **state) {
 
 // ---- marks --------------------------------------------------------------------------------------
 
-static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_mark_is_a_boundary_at_exactly_its_place) {
     give_boundaries(f); // what is tested is that they stand at the marker lines
     choose(&f->config, "boundary_mark", MARK);
     make_pool(f, 1);
@@ -130,8 +129,7 @@ static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
 }
 
 // The sealed generation is the one that a command makes where the whole batches end.
-static void before_a_mark_whole_batches_are_trained_and_nothing_else(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(before_a_mark_whole_batches_are_trained_and_nothing_else) {
     reef_generation_record marked, commanded;
     reef_txn *txn = NULL;
     uint8_t text[1000];
@@ -155,7 +153,7 @@ static void before_a_mark_whole_batches_are_trained_and_nothing_else(void **stat
     assert_memory_equal(marked.root, commanded.root, REEF_HASH_BYTES);
 }
 
-static void marks_do_not_depend_on_cuts_and_restarts(void **state) {
+PLAIN_TEST(marks_do_not_depend_on_cuts_and_restarts) {
     enum { PART = 1500 };
     uint8_t stream[3 * PART + 200];
     size_t count = 0;
@@ -178,8 +176,7 @@ static void marks_do_not_depend_on_cuts_and_restarts(void **state) {
     }
 }
 
-static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_mark_before_anything_was_trained_is_only_taken_out) {
     uint8_t roots[2][REEF_HASH_BYTES];
     give_boundaries(f); // what is tested is that they stand at the marker lines
     choose(&f->config, "boundary_mark", MARK);
@@ -209,8 +206,7 @@ static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
     assert_memory_equal(with, without, LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*with));
 }
 
-static void the_end_of_a_source_ends_its_last_line(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(the_end_of_a_source_ends_its_last_line) {
     give_boundaries(f); // what is tested is that they stand at the marker lines
     choose(&f->config, "boundary_mark", MARK);
     make_pool(f, 1);
@@ -235,8 +231,7 @@ static void the_end_of_a_source_ends_its_last_line(void **state) {
 
 // ---- size ---------------------------------------------------------------------------------------
 
-static void a_mark_ends_what_is_deferred_with_its_kind(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_mark_ends_what_is_deferred_with_its_kind) {
     choose(&f->config, "boundary_mark", MARK);
     make_pool(f, 1);
     feed_kind(f, 0, 10000, 3);
@@ -252,8 +247,7 @@ static void a_mark_ends_what_is_deferred_with_its_kind(void **state) {
 
 // ---- bounds -------------------------------------------------------------------------------------
 
-static void no_more_experts_are_made_than_the_bound_allows(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(no_more_experts_are_made_than_the_bound_allows) {
     choose(&f->config, "experts_max", "125"); // 2 layers of 36, then 16
     choose(&f->config, "boundary_mark", MARK);
     make_pool(f, 1);
@@ -271,8 +265,7 @@ static void no_more_experts_are_made_than_the_bound_allows(void **state) {
     assert_int_equal(status_of(f).experts, 104);
 }
 
-static void a_full_pool_learns_what_would_have_begun_a_kind(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_full_pool_learns_what_would_have_begun_a_kind) {
     choose(&f->config, "experts_max", "72");
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 3);
@@ -287,8 +280,7 @@ static void a_full_pool_learns_what_would_have_begun_a_kind(void **state) {
     assert_int_equal(status_of(f).generation, 0);
 }
 
-static void a_generation_without_training_is_not_sealed(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_generation_without_training_is_not_sealed) {
     make_pool(f, 1);
     assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &why), REEF_ERR_INVALID);
     feed_kind(f, 0, 4000, 3);
@@ -298,8 +290,7 @@ static void a_generation_without_training_is_not_sealed(void **state) {
 }
 
 // What was thought of deferred pieces is in no commit; growing changes what is sealed with them.
-static void growing_judges_deferred_pieces_again(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(growing_judges_deferred_pieces_again) {
     reef_commit last[2];
     for (size_t i = 0; i < 2; i++) {
         make_pool(f, 1);
@@ -309,9 +300,7 @@ static void growing_judges_deferred_pieces_again(void **state) {
         assert_true(f->trainer->stream.deferred_batches > 0);
         must(reef_trainer_grow(f->trainer, f->config.side + 2, &why));
         assert_int_equal(f->trainer->stream.deferred_batches, 0);
-        if (i == 1) { // as after a crash
-            open_again(f, 1);
-        }
+        if (i == 1) open_again(f, 1); // as after a crash
         feed_kind(f, 1, 12000, 2);
         assert_int_equal(status_of(f).generation, 1);
         last[i] = commit(f);
@@ -337,8 +326,7 @@ static void seal_of(lifelong *f,
 }
 
 // However much is deferred when a boundary is found, the sealed generation is the same to the bit.
-static void a_sealed_generation_has_never_seen_deferred_bytes(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_sealed_generation_has_never_seen_deferred_bytes) {
     enum { PART = 14000 };
     uint8_t stream[3 * PART];
     reef_generation_record found[2], other[2];
@@ -356,22 +344,4 @@ static void a_sealed_generation_has_never_seen_deferred_bytes(void **state) {
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_stream_alone_decides_where_kinds_begin),
-        TEST(a_mark_is_a_boundary_at_exactly_its_place),
-        TEST(before_a_mark_whole_batches_are_trained_and_nothing_else),
-        cmocka_unit_test(marks_do_not_depend_on_cuts_and_restarts),
-        TEST(a_mark_before_anything_was_trained_is_only_taken_out),
-        TEST(the_end_of_a_source_ends_its_last_line),
-        TEST(a_mark_ends_what_is_deferred_with_its_kind),
-        TEST(no_more_experts_are_made_than_the_bound_allows),
-        TEST(a_full_pool_learns_what_would_have_begun_a_kind),
-        TEST(a_generation_without_training_is_not_sealed),
-        TEST(growing_judges_deferred_pieces_again),
-        TEST(a_sealed_generation_has_never_seen_deferred_bytes),
-    };
-    return cmocka_run_group_tests_name("trainer boundaries", tests, NULL, NULL);
-}
+RUN_TESTS

@@ -93,8 +93,7 @@ static void train_on(lifelong *f, int kind) {
 
 // ---- one visit ----------------------------------------------------------------------------------
 
-static void a_damaged_visit_is_left_out_and_named(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(a_damaged_visit_is_left_out_and_named) {
     make_visits(f);
     const answers zero = ask(f, "0"), one = ask(f, "1"), now = ask(f, "now");
     assert_int_equal(now.lost_count, 0);
@@ -113,8 +112,7 @@ static void a_damaged_visit_is_left_out_and_named(void **state) {
     assert_no_trainer(f, "kind 0 is damaged");
 }
 
-static void a_pool_goes_on_with_what_is_whole(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(a_pool_goes_on_with_what_is_whole) {
     reef_kind_recovery found = {0};
     make_visits(f);
     const answers one = ask(f, "1");
@@ -139,8 +137,7 @@ static void a_pool_goes_on_with_what_is_whole(void **state) {
     assert_int_equal(status_of(f).generation, 2);
 }
 
-static void of_a_name_the_error_speaks(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(of_a_name_the_error_speaks) {
     make_visits(f);
     must(reef_trainer_kind_name(f->trainer, 0, "letters", false, &why));
     const reef_key key = visit(2, 0, "tail");
@@ -150,8 +147,7 @@ static void of_a_name_the_error_speaks(void **state) {
 
 // ---- other records ------------------------------------------------------------------------------
 
-static void damaged_tables_of_a_kind_that_never_came_back(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(damaged_tables_of_a_kind_that_never_came_back) {
     reef_kind_recovery found = {0};
     make_pool(f, 1);
     for (int kind = 0; kind < KINDS; kind++) feed_kind(f, kind, LONG, (uint32_t)kind + 1);
@@ -173,8 +169,7 @@ static void damaged_tables_of_a_kind_that_never_came_back(void **state) {
     train_on(f, 0);
 }
 
-static void a_damaged_mark_of_a_kind_that_came_back(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(a_damaged_mark_of_a_kind_that_came_back) {
     reef_kind_recovery found = {0};
     make_visits(f);
     const reef_key key = own(0, "mark");
@@ -188,8 +183,7 @@ static void a_damaged_mark_of_a_kind_that_came_back(void **state) {
     train_on(f, 1);
 }
 
-static void a_damaged_list_of_visits(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(a_damaged_list_of_visits) {
     reef_kind_recovery found = {0};
     make_visits(f);
     const answers one = ask(f, "1");
@@ -206,8 +200,7 @@ static void a_damaged_list_of_visits(void **state) {
     assert_int_equal(ask(f, "now").lost_count, 0);
 }
 
-static void the_damaged_memory_of_the_open_generation(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(the_damaged_memory_of_the_open_generation) {
     reef_kind_recovery found = {0};
     make_visits(f);
     const answers one = ask(f, "1");
@@ -227,8 +220,7 @@ static void the_damaged_memory_of_the_open_generation(void **state) {
 }
 
 // What is damaged of an older state stays in the file until that state is given up.
-static void a_damaged_visit_goes_with_the_states_of_its_time(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(a_damaged_visit_goes_with_the_states_of_its_time) {
     reef_kind_recovery found = {0};
     reef_pruning pruned;
     reef_check_report report;
@@ -267,8 +259,8 @@ static reef_status give_kind(const lifelong *f, lifelong *other, bool as_sealed,
     return reef_trainer_import(other->trainer, f->store, 1, &options, NULL, err);
 }
 
-static void a_kind_is_given_beside_a_damaged_one(void **state) {
-    lifelong *f = *state, other;
+KINDS_TEST(a_kind_is_given_beside_a_damaged_one) {
+    lifelong other;
     char path[TEMP_DIR_BYTES];
     make_visits(f);
     make_other(f, &other);
@@ -286,8 +278,8 @@ static void a_kind_is_given_beside_a_damaged_one(void **state) {
     close_pool(&other);
 }
 
-static void where_a_list_is_damaged_no_older_kind_is_given_as_it_was(void **state) {
-    lifelong *f = *state, other;
+KINDS_TEST(where_a_list_is_damaged_no_older_kind_is_given_as_it_was) {
+    lifelong other;
     make_visits(f);
     make_other(f, &other);
     const reef_key key = visit(2, 0, REEF_VISIT_LIST);
@@ -318,8 +310,7 @@ static void write_mergings(lifelong *f, const char *text) {
     json_decref(state);
 }
 
-static void a_chain_of_mergings_ends(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(a_chain_of_mergings_ends) {
     make_visits(f);
     close_pool(f);
     f->store = pool_open(f->pool, false, true);
@@ -330,16 +321,4 @@ static void a_chain_of_mergings_ends(void **state) {
     assert_int_equal(status_of(f).generation, 2);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
-
-TESTS(TEST(a_damaged_visit_is_left_out_and_named),
-      TEST(a_pool_goes_on_with_what_is_whole),
-      TEST(of_a_name_the_error_speaks),
-      TEST(damaged_tables_of_a_kind_that_never_came_back),
-      TEST(a_damaged_mark_of_a_kind_that_came_back),
-      TEST(a_damaged_list_of_visits),
-      TEST(the_damaged_memory_of_the_open_generation),
-      TEST(a_damaged_visit_goes_with_the_states_of_its_time),
-      TEST(a_kind_is_given_beside_a_damaged_one),
-      TEST(a_chain_of_mergings_ends),
-      TEST(where_a_list_is_damaged_no_older_kind_is_given_as_it_was))
+RUN_TESTS

@@ -48,7 +48,6 @@ static uint64_t learned_of(const lifelong *f, uint32_t kind) {
     const reef_kind_facts *found = reef_kind_list_find(&list, kind);
     assert_non_null(found);
     uint64_t bytes = found->learned_bytes;
-    reef_kind_list_release(&list);
     return bytes;
 }
 
@@ -69,10 +68,11 @@ static void give_kind(pair *p) {
 
 // ---- a kind that came back ----------------------------------------------------------------------
 
-static void a_kind_comes_with_all_that_it_learned(void **state) {
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, pair *p)
+
+FIXTURE_TEST(a_kind_comes_with_all_that_it_learned) {
     static const reef_import_options as_sealed = {.dry_run = true, .as_sealed = true},
                                      plan = {.dry_run = true};
-    pair *p = *state;
     reef_import first, sealed, whole, joined;
     give_kind(p);
     must(reef_trainer_import(p->b->trainer, p->a->store, 1, &plan, &first, &why));
@@ -97,8 +97,8 @@ static void a_kind_comes_with_all_that_it_learned(void **state) {
 
 // ---- sealing ------------------------------------------------------------------------------------
 
-static void the_stream_goes_on_in_its_kind(void **state) {
-    lifelong *f = ((pair *)*state)->a;
+FIXTURE_TEST(the_stream_goes_on_in_its_kind) {
+    lifelong *f = ((pair *)p)->a;
     assert_int_equal(status_of(f).generation, 1);
     assert_int_equal(status_of(f).kind, 0);
     reef_commit before = commit(f);
@@ -122,21 +122,19 @@ static void the_stream_goes_on_in_its_kind(void **state) {
     assert_sound(f);
 }
 
-static void some_pools_have_nothing_to_exchange(void **state) {
+FIXTURE_TEST(some_pools_have_nothing_to_exchange) {
     lifelong *f = NULL;
     lifelong_setup((void **)&f);
     make_pool(f, 1);
     must_fail(reef_trainer_exchange_check(f->trainer, &why), REEF_ERR_INVALID,
               "generation 0 is open");
     lifelong_teardown((void **)&f);
-    pair *p = *state;
     must(reef_trainer_exchange_check(p->a->trainer, &why));
 }
 
 // ---- generations --------------------------------------------------------------------------------
 
-static void an_imported_kind_has_a_name_and_a_level(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(an_imported_kind_has_a_name_and_a_level) {
     reef_kind_level level, here;
     reef_near_kinds near[4];
     size_t count;
@@ -169,8 +167,7 @@ static void an_imported_kind_has_a_name_and_a_level(void **state) {
 }
 
 // What an older kind learned is held by the open generation, which gets another number.
-static void visits_go_with_the_open_generation(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(visits_go_with_the_open_generation) {
     give_kind(p);
     feed_kind(p->b, 0, TABLES, 5); // so long that the pool has tables of it
     commit(p->b);
@@ -194,8 +191,7 @@ static void visits_go_with_the_open_generation(void **state) {
 
 // ---- text ---------------------------------------------------------------------------------------
 
-static void another_pool_learns_the_text_of_a_kind(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(another_pool_learns_the_text_of_a_kind) {
     uint8_t *text = NULL;
     size_t got = 0;
     uint64_t sealed = 0;
@@ -228,8 +224,7 @@ static void another_pool_learns_the_text_of_a_kind(void **state) {
     free(text);
 }
 
-static void a_merged_kind_goes_on_as_another(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(a_merged_kind_goes_on_as_another) {
     lifelong *f = p->a;
     reef_kind_merging merging;
     uint32_t kind = 9;
@@ -248,8 +243,8 @@ static void a_merged_kind_goes_on_as_another(void **state) {
 
 // ---- what a pool remembers ----------------------------------------------------------------------
 
-static void records_are_read_as_they_were_written(void **state) {
-    lifelong *f = ((pair *)*state)->a;
+FIXTURE_TEST(records_are_read_as_they_were_written) {
+    lifelong *f = ((pair *)p)->a;
     const reef_join join = {.training = {1, 2, 3},
                             .rank = 4,
                             .count = 5,
@@ -292,11 +287,4 @@ static void records_are_read_as_they_were_written(void **state) {
     reef_txn_abort(txn);
 }
 
-TESTS(SET_UP(a_kind_comes_with_all_that_it_learned),
-      SET_UP(the_stream_goes_on_in_its_kind),
-      SET_UP(some_pools_have_nothing_to_exchange),
-      SET_UP(an_imported_kind_has_a_name_and_a_level),
-      SET_UP(visits_go_with_the_open_generation),
-      SET_UP(another_pool_learns_the_text_of_a_kind),
-      SET_UP(a_merged_kind_goes_on_as_another),
-      SET_UP(records_are_read_as_they_were_written))
+RUN_TESTS

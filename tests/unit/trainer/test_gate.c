@@ -46,7 +46,7 @@ static void root_of_run(size_t threads, bool reopen, uint8_t root[REEF_HASH_BYTE
     lifelong_teardown(&state);
 }
 
-static void threads_and_restarts_change_nothing(void **state) {
+LIFELONG_TEST(threads_and_restarts_change_nothing) {
     uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
     root_of_run(1, false, expected);
     root_of_run(3, false, root);
@@ -55,8 +55,7 @@ static void threads_and_restarts_change_nothing(void **state) {
     assert_memory_equal(expected, root, sizeof(root));
 }
 
-static void the_shortest_memory_that_will_do_is_chosen(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(the_shortest_memory_that_will_do_is_chosen) {
     learn_two(f, 1); // alphabets without a letter in common
     assert_true(f->trainer->network.generations[1]->gate.decay == 0.98f);
     assert_true(share_fired(f->store, 1) > 0.95);
@@ -64,15 +63,11 @@ static void the_shortest_memory_that_will_do_is_chosen(void **state) {
 }
 
 // Four generations, three tokens.
-static void the_newest_of_those_that_fire_goes_first(void **state) {
+PLAIN_TEST(the_newest_of_those_that_fire_goes_first) {
     uint8_t fire[4][3] = {{9, 9, 9}, {1, 1, 0}, {1, 0, 0}, {0, 1, 0}};
     static const uint8_t kept[4][3] = {{9, 9, 9}, {0, 0, 0}, {1, 0, 0}, {0, 1, 0}};
     reef_gating_keep_newest(4, 3, fire[0], 3);
     assert_memory_equal(fire, kept, sizeof(fire));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
-
-TESTS(ALONE(the_newest_of_those_that_fire_goes_first),
-      TEST(threads_and_restarts_change_nothing),
-      TEST(the_shortest_memory_that_will_do_is_chosen))
+RUN_TESTS

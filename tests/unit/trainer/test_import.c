@@ -31,8 +31,9 @@ static void refused_at(lifelong *f, const char *path, reef_status expected, cons
     reef_store_close(from);
 }
 
-static void a_generation_of_another_pool_is_refused(void **state) {
-    pair *p = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, pair *p)
+
+FIXTURE_TEST(a_generation_of_another_pool_is_refused) {
     start(p);
     refused(p->b, p->a->store, 7, REEF_ERR_NOT_FOUND, "no generation 7");
     refused(p->b, p->a->store, 0, REEF_ERR_INVALID, "copy the whole pool");
@@ -58,16 +59,14 @@ static void a_generation_of_another_pool_is_refused(void **state) {
     refused(p->b, p->a->store, 1, REEF_ERR_INVALID, "topk 2, this one was made with 3");
 }
 
-static void no_more_than_there_is_room_for(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(no_more_than_there_is_room_for) {
     p->a->config.experts_max = 2 * (36 + 25 + 25);
     start(p);
     learn(p->b, 2);
     refused(p->b, p->a->store, 1, REEF_ERR_FULL, "experts_max 172");
 }
 
-static void only_what_is_sealed_is_extracted(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(only_what_is_sealed_is_extracted) {
     start(p);
     must_fail(reef_generation_extract(p->a->store, 2, p->other, &why), REEF_ERR_INVALID, "is open");
     assert_int_equal(reef_generation_extract(p->a->store, 7, p->other, &why), REEF_ERR_NOT_FOUND);
@@ -77,7 +76,7 @@ static void only_what_is_sealed_is_extracted(void **state) {
 
 // A bit of one record of each kind; a record that is whole and of other content; and a file that
 // ends early.
-static void what_is_damaged_is_refused(void **state) {
+FIXTURE_TEST(what_is_damaged_is_refused) {
     static const reef_key keys[] = {
         {.db = REEF_DB_TENSORS, .generation = 1, .name = "gate"},
         {.db = REEF_DB_TENSORS, .generation = 1, .name = "delta_head"},
@@ -87,7 +86,6 @@ static void what_is_damaged_is_refused(void **state) {
         {.db = REEF_DB_GENERATIONS, .generation = 1},
         {.db = REEF_DB_META, .name = "config"},
     };
-    pair *p = *state;
     start(p);
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
         extract(p->a, 1, p->other);
@@ -110,8 +108,7 @@ static void what_is_damaged_is_refused(void **state) {
 
 // ---- disks --------------------------------------------------------------------------------------
 
-static void an_import_that_cannot_be_committed_changes_nothing(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(an_import_that_cannot_be_committed_changes_nothing) {
     reef_import import;
     struct rlimit limit, old;
     start(p);
@@ -137,8 +134,4 @@ static void an_import_that_cannot_be_committed_changes_nothing(void **state) {
     assert_int_equal(status_of(p->b).pending_bytes, carried);
 }
 
-TESTS(SET_UP(a_generation_of_another_pool_is_refused),
-      SET_UP(no_more_than_there_is_room_for),
-      SET_UP(only_what_is_sealed_is_extracted),
-      SET_UP(what_is_damaged_is_refused),
-      SET_UP(an_import_that_cannot_be_committed_changes_nothing))
+RUN_TESTS

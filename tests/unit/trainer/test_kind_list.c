@@ -15,6 +15,7 @@ static reef_status list_as_of(const lifelong *f, const char *as_of, reef_kind_li
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     reef_status status = reef_kind_list_read_as_of(txn, as_of, out, NULL);
     reef_txn_abort(txn);
+    keep_kinds(out);
     return status;
 }
 
@@ -40,8 +41,7 @@ static void learn_turns(lifelong *f, size_t piece, bool restarts) {
     commit(f);
 }
 
-static void visits_are_where_kinds_learned(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(visits_are_where_kinds_learned) {
     static const uint32_t ORDER[] = {0, 1, 0, 2, 1, 0};
     static const uint64_t STARTS[] = {
         0, LONG, 2 * LONG, 2 * LONG + SHORT, 3 * LONG + SHORT, 3 * LONG + 2 * SHORT};
@@ -84,11 +84,9 @@ static void visits_are_where_kinds_learned(void **state) {
     reef_trainer_status status = status_of(f);
     assert_int_equal(status.kind, 0);
     assert_int_equal(status.kinds, 3);
-    reef_kind_list_release(&list);
 }
 
-static void commits_and_restarts_make_no_other_visits(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(commits_and_restarts_make_no_other_visits) {
     make_pool(f, 1);
     learn_turns(f, 1 << 20, false);
     reef_kind_list whole = kinds_of(f->store);
@@ -104,8 +102,6 @@ static void commits_and_restarts_make_no_other_visits(void **state) {
         assert_int_equal(pieces.visits[i].to, whole.visits[i].to);
         assert_true(fabs(pieces.visits[i].bits - whole.visits[i].bits) < 1e-3);
     }
-    reef_kind_list_release(&pieces);
-    reef_kind_list_release(&whole);
 }
 
 static reef_status name_kind(lifelong *f, uint32_t kind, const char *name, reef_error *err) {
@@ -120,8 +116,7 @@ static uint64_t last_commit(const lifelong *f) {
     return last.number;
 }
 
-static void kinds_have_names(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(kinds_have_names) {
     uint32_t kind;
     make_pool(f, 1);
     learn_turns(f, 1 << 20, false);
@@ -149,20 +144,17 @@ static void kinds_have_names(void **state) {
     assert_int_equal(kind, 2);
     assert_int_equal(reef_kind_find(&list, "3", &kind, &why), REEF_ERR_NOT_FOUND);
     assert_int_equal(reef_kind_find(&list, "digit", &kind, &why), REEF_ERR_NOT_FOUND);
-    reef_kind_list_release(&list);
     // One name goes on to another kind.
     must(name_kind(f, 1, "", &why));
     must(name_kind(f, 2, "digits", &why));
     list = kinds_of(f->store);
     assert_string_equal(list.kinds[1].name, "");
     assert_string_equal(list.kinds[2].name, "digits");
-    reef_kind_list_release(&list);
     assert_int_equal(times_said(f, "\"event\": \"kind_name\""), 4);
     assert_sound(f);
 }
 
-static void a_state_has_the_names_and_visits_of_its_time(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(a_state_has_the_names_and_visits_of_its_time) {
     make_pool(f, 1);
     feed_kind(f, 0, LONG, 1);
     feed_kind(f, 1, LONG, 2);
@@ -179,7 +171,6 @@ static void a_state_has_the_names_and_visits_of_its_time(void **state) {
     assert_string_equal(list.kinds[0].name, "before");
     assert_int_equal(list.visit_count, 2);
     assert_int_equal(list.visits[1].to, position);
-    reef_kind_list_release(&list);
     // It goes on from there.
     feed_kind(f, 1, SHORT, 5);
     commit(f);
@@ -187,7 +178,6 @@ static void a_state_has_the_names_and_visits_of_its_time(void **state) {
     assert_int_equal(list.visit_count, 2);
     assert_int_equal(list.visits[1].to, status_of(f).stream_bytes);
     assert_int_equal(list.visits[1].learned, list.visits[1].to - list.visits[1].from);
-    reef_kind_list_release(&list);
 }
 
 static void assert_same_kind(const reef_kind_facts *a, const reef_kind_facts *b) {
@@ -212,8 +202,7 @@ static void assert_same_list(const reef_kind_list *a, const reef_kind_list *b) {
         assert_memory_equal(&a->visits[i], &b->visits[i], sizeof(*a->visits));
 }
 
-static void a_snapshot_lists_the_kinds_of_its_time(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(a_snapshot_lists_the_kinds_of_its_time) {
     make_pool(f, 1);
     feed_kind(f, 0, LONG, 1);
     feed_kind(f, 1, LONG, 2);
@@ -234,19 +223,14 @@ static void a_snapshot_lists_the_kinds_of_its_time(void **state) {
     then.visits[2].bits = before.visits[2].bits;
     then.kinds[0].last_loss = before.kinds[0].last_loss;
     assert_same_list(&then, &before);
-    reef_kind_list_release(&then);
-    reef_kind_list_release(&before);
     assert_int_equal(list_as_of(f, "now", &now), REEF_OK);
     reef_kind_list last = kinds_of(f->store);
     assert_same_list(&now, &last);
-    reef_kind_list_release(&now);
-    reef_kind_list_release(&last);
     assert_int_equal(list_as_of(f, "never", &now), REEF_ERR_NOT_FOUND);
     assert_int_equal(now.count, 0);
 }
 
-static void a_sealed_generation_lists_the_kinds_that_there_were(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(a_sealed_generation_lists_the_kinds_that_there_were) {
     reef_kind_list list;
     make_pool(f, 1);
     learn_turns(f, 1 << 20, false);
@@ -259,7 +243,6 @@ static void a_sealed_generation_lists_the_kinds_that_there_were(void **state) {
     assert_int_equal(list.kinds[0].visit_count, 1);
     assert_in_range(list.kinds[0].learned_bytes, LONG - 4096, LONG + 4096);
     assert_false(list.kinds[0].is_open || list.kinds[0].is_current);
-    reef_kind_list_release(&list);
     // Generation 1 was open while kind 0 came back.
     assert_int_equal(list_as_of(f, "1", &list), REEF_OK);
     assert_int_equal(list.count, 2);
@@ -270,12 +253,9 @@ static void a_sealed_generation_lists_the_kinds_that_there_were(void **state) {
                     list.kinds[0].visited_bytes + 3);
     assert_in_range(list.kinds[0].learned_at, now.visits[2].to, now.visits[2].to + 1);
     assert_true(list.kinds[0].last_loss == reef_kind_visit_loss(&now.visits[2]));
-    assert_string_equal(list.kinds[1].name, "digits"); // names are those of now
-    reef_kind_list_release(&list);
+    assert_string_equal(list.kinds[1].name, "digits");    // names are those of now
     assert_int_equal(list_as_of(f, "2", &list), REEF_OK); // which is open
     assert_same_list(&list, &now);
-    reef_kind_list_release(&list);
-    reef_kind_list_release(&now);
 }
 
 static reef_status last_event(void *context,
@@ -293,12 +273,12 @@ static reef_status read_dates(const lifelong *f, reef_kind_list *list, uint64_t 
         must(reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, last_event, event, &why));
     reef_status status = reef_kind_list_date(list, txn, NULL);
     reef_txn_abort(txn);
+    keep_kinds(list);
     return status;
 }
 
 // A boundary that was undone is not when the kind that has its number now began.
-static void the_timeline_has_when_kinds_began(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(the_timeline_has_when_kinds_began) {
     reef_kind_list list;
     uint64_t last = 0, before;
     make_pool(f, 1);
@@ -311,27 +291,22 @@ static void the_timeline_has_when_kinds_began(void **state) {
     assert_true(list.kinds[0].began_ms > 0);
     assert_true(list.kinds[1].began_ms >= list.kinds[0].began_ms);
     before = list.kinds[1].began_ms;
-    reef_kind_list_release(&list);
     go_back(f, "then");
     assert_int_equal(read_dates(f, &list, NULL), REEF_OK);
     assert_int_equal(list.count, 1);
-    reef_kind_list_release(&list);
     feed_kind(f, 1, LONG, 2); // at the same position
     commit(f);
     assert_int_equal(read_dates(f, &list, &last), REEF_OK);
     assert_int_equal(list.count, 2);
     assert_true(list.kinds[1].began_ms > before);
-    reef_kind_list_release(&list);
     close_pool(f);
     record_damage(f->pool, &(reef_key){.db = REEF_DB_TIMELINE, .sequence = last});
     f->store = pool_open(f->pool, false, false);
     assert_int_equal(read_dates(f, &list, NULL), REEF_ERR_CORRUPT);
     assert_int_equal(list.count, 2);
-    reef_kind_list_release(&list);
 }
 
-static void the_status_has_the_memory_of_the_kind_that_is_learned(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(the_status_has_the_memory_of_the_kind_that_is_learned) {
     make_pool(f, 1);
     feed_kind(f, 0, LONG, 1);
     feed_kind(f, 1, LONG, 2);
@@ -404,8 +379,7 @@ static void keep_event(void *context, const char *json) {
 }
 
 // People lose a part of a history by it, which is said; the next commit succeeds.
-static void a_damaged_history_does_not_end_learning(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(a_damaged_history_does_not_end_learning) {
     static const char *const NAMES[] = {"visits", "loss"};
     for (size_t i = 0; i < 2; i++) {
         bool was_said = false;
@@ -427,7 +401,6 @@ static void a_damaged_history_does_not_end_learning(void **state) {
         reef_kind_list list = kinds_of(f->store);
         assert_int_equal(list.visit_count, 1);
         assert_true((list.visits[0].from > 0) == (i == 0)); // the first one is lost
-        reef_kind_list_release(&list);
         was_said = false;
         feed_kind(f, 0, SHORT, 3);
         commit(f);
@@ -492,8 +465,7 @@ static void check_filled(const reef_kind_visit *visits, size_t count) {
     assert_true(fabs(bits - expected_bits) < 1.0);
 }
 
-static void of_older_visits_sums_are_kept(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(of_older_visits_sums_are_kept) {
     static const size_t COMMITS[] = {1 << 20, 5000, 37};
     for (size_t c = 0; c < 3; c++) {
         size_t count;
@@ -510,8 +482,7 @@ static void of_older_visits_sums_are_kept(void **state) {
 }
 
 // Such as behind a marker line, which nobody learns.
-static void what_does_not_follow_on_is_another_visit(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(what_does_not_follow_on_is_another_visit) {
     reef_visit_log log = {0};
     size_t count;
     make_pool(f, 1);
@@ -528,8 +499,7 @@ static void what_does_not_follow_on_is_another_visit(void **state) {
     free(visits);
 }
 
-static void what_lies_behind_is_forgotten(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(what_lies_behind_is_forgotten) {
     size_t count;
     make_pool(f, 1);
     uint64_t end = learn_every(f, 5000, false);
@@ -562,21 +532,4 @@ static void what_lies_behind_is_forgotten(void **state) {
     free(visits);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(visits_are_where_kinds_learned),
-        TEST(commits_and_restarts_make_no_other_visits),
-        TEST(kinds_have_names),
-        TEST(the_status_has_the_memory_of_the_kind_that_is_learned),
-        TEST(a_state_has_the_names_and_visits_of_its_time),
-        TEST(a_snapshot_lists_the_kinds_of_its_time),
-        TEST(a_sealed_generation_lists_the_kinds_that_there_were),
-        TEST(the_timeline_has_when_kinds_began),
-        TEST(a_damaged_history_does_not_end_learning),
-        TEST(of_older_visits_sums_are_kept),
-        TEST(what_does_not_follow_on_is_another_visit),
-        TEST(what_lies_behind_is_forgotten),
-    };
-    return cmocka_run_group_tests_name("trainer kind list", tests, NULL, NULL);
-}
+RUN_TESTS

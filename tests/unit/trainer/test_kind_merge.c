@@ -50,8 +50,7 @@ static uint32_t answers(const lifelong *f, int kind) {
     return answered[LIFELONG_PROBE_BYTES - 1];
 }
 
-static void the_other_one_goes_on_for_both(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(the_other_one_goes_on_for_both) {
     learn(f);
     take(f, "before");
     double then = bits_as_of(f, "2", 1), before = bits_as_of(f, "before", 1);
@@ -73,7 +72,6 @@ static void the_other_one_goes_on_for_both(void **state) {
     uint64_t learned = list.kinds[2].learned_bytes;
     assert_int_equal(list.kinds[1].merged_into, 2);
     assert_int_equal(list.kinds[2].merged_into, REEF_KIND_NONE);
-    reef_kind_list_release(&list);
     feed_kind(f, 1, LONG, 20);
     feed_kind(f, 2, LONG, 21);
     commit(f);
@@ -81,7 +79,6 @@ static void the_other_one_goes_on_for_both(void **state) {
     list = kinds_of(f->store);
     assert_in_range(list.kinds[2].learned_bytes, learned + 2 * LONG - 8192,
                     learned + 2 * LONG + 4096);
-    reef_kind_list_release(&list);
     assert_true(bits_as_of(f, "2", 1) == then);
     // Sealed, the state as of that generation is without it, and the one before with it.
     must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
@@ -98,13 +95,11 @@ static void the_other_one_goes_on_for_both(void **state) {
     assert_int_equal(answers(f, 1), 1);
     list = kinds_of(f->store);
     assert_int_equal(list.kinds[1].merged_into, REEF_KIND_NONE);
-    reef_kind_list_release(&list);
     assert_sound(f);
 }
 
 // A reader that is reopened gives up the memory, or takes it again for an earlier state.
-static void a_reader_that_is_reopened_hears_of_it(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(a_reader_that_is_reopened_hears_of_it) {
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), 1, 99);
@@ -121,8 +116,7 @@ static void a_reader_that_is_reopened_hears_of_it(void **state) {
     reef_model_close(model);
 }
 
-static void the_same_bits_whenever_it_was_committed(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(the_same_bits_whenever_it_was_committed) {
     reef_commit first = {0};
     for (int i = 0; i < 2; i++) {
         temp_dir_join(f->pool, f->dir, i == 0 ? "one" : "two");
@@ -143,8 +137,7 @@ static void the_same_bits_whenever_it_was_committed(void **state) {
     }
 }
 
-static void a_dry_run_changes_nothing(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(a_dry_run_changes_nothing) {
     learn(f);
     reef_commit before = commit(f);
     reef_kind_merging would = merge(f, 1, 2, true);
@@ -157,8 +150,7 @@ static void a_dry_run_changes_nothing(void **state) {
     assert_true(would.into_together > would.into_apart - 0.02);
 }
 
-static void prune_after_it(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(prune_after_it) {
     reef_pruning pruned;
     learn(f);
     merge(f, 1, 0, false);
@@ -178,8 +170,8 @@ static void prune_after_it(void **state) {
 }
 
 // What a merged kind knows is given with the other one; its own generation as it was sealed.
-static void a_merged_kind_is_given_as_it_was_sealed_alone(void **state) {
-    lifelong *f = *state, other = *f;
+KINDS_TEST(a_merged_kind_is_given_as_it_was_sealed_alone) {
+    lifelong other = *f;
     learn(f);
     merge(f, 1, 2, false);
     temp_dir_join(other.pool, f->dir, "other");
@@ -196,8 +188,7 @@ static void a_merged_kind_is_given_as_it_was_sealed_alone(void **state) {
     close_pool(&other);
 }
 
-static void what_cannot_be_merged(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(what_cannot_be_merged) {
     reef_kind_merging m;
     learn(f);
     merge(f, 1, 2, false);
@@ -222,8 +213,7 @@ static void what_cannot_be_merged(void **state) {
     assert_sound(f);
 }
 
-static void kinds_that_gates_tell_apart_are_not_merged(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(kinds_that_gates_tell_apart_are_not_merged) {
     reef_kind_merging m;
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
@@ -246,8 +236,7 @@ static size_t find_near(const lifelong *f, reef_near_kinds *near, size_t max) {
     return count;
 }
 
-static void those_with_words_in_common_are_near(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(those_with_words_in_common_are_near) {
     reef_near_kinds near[8];
     make_pool(f, 1);
     for (int kind = 0; kind < 2; kind++) feed_kind(f, kind, LONG, (uint32_t)kind + 1);
@@ -267,20 +256,4 @@ static void those_with_words_in_common_are_near(void **state) {
     for (size_t i = 0; i < count; i++) assert_true(near[i].from != 2 && near[i].into != 2);
 }
 
-#define MERGE_TEST(name)                                                                           \
-    cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        MERGE_TEST(the_other_one_goes_on_for_both),
-        MERGE_TEST(a_reader_that_is_reopened_hears_of_it),
-        MERGE_TEST(the_same_bits_whenever_it_was_committed),
-        MERGE_TEST(a_dry_run_changes_nothing),
-        MERGE_TEST(prune_after_it),
-        MERGE_TEST(a_merged_kind_is_given_as_it_was_sealed_alone),
-        MERGE_TEST(what_cannot_be_merged),
-        MERGE_TEST(those_with_words_in_common_are_near),
-        MERGE_TEST(kinds_that_gates_tell_apart_are_not_merged),
-    };
-    return cmocka_run_group_tests(tests, NULL, discard_four);
-}
+RUN_TESTS_IN(NULL, discard_four)

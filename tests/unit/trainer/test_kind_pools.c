@@ -98,8 +98,7 @@ static double bits_now(const lifelong *f, int kind) {
 }
 
 // By thresholds, a mixture must compute about what its experts learned when they chose.
-static void every_kind_learns(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(every_kind_learns) {
     for (size_t network = 0; network < NET_COUNT; network++) {
         lifelong *own = fresh(f, network);
         make_pool(own, 2);
@@ -113,8 +112,7 @@ static void every_kind_learns(void **state) {
     }
 }
 
-static void how_training_is_cut_leaves_no_trace(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(how_training_is_cut_leaves_no_trace) {
     for (size_t network = 0; network < NET_COUNT; network++) {
         lifelong *whole = fresh(f, network), *cut = fresh(f, network);
         uint8_t text[TEXT_BYTES];
@@ -145,8 +143,7 @@ static void how_training_is_cut_leaves_no_trace(void **state) {
 
 // ---- sealed, and back ---------------------------------------------------------------------------
 
-static void what_was_sealed_stays_to_the_bit(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(what_was_sealed_stays_to_the_bit) {
     for (size_t network = 0; network < NET_COUNT; network++) {
         lifelong *own = fresh(f, network);
         make_pool(own, 2);
@@ -172,8 +169,7 @@ static void what_was_sealed_stays_to_the_bit(void **state) {
     }
 }
 
-static void going_back_trains_to_the_same_bits(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(going_back_trains_to_the_same_bits) {
     for (size_t network = 0; network < NET_COUNT; network++) {
         reef_snapshot snapshot;
         reef_restoration done;
@@ -198,8 +194,7 @@ static void going_back_trains_to_the_same_bits(void **state) {
     }
 }
 
-static void a_generation_moves_to_another_pool(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_generation_moves_to_another_pool) {
     for (size_t network = 0; network < NET_COUNT; network++) {
         reef_import import;
         lifelong *a = fresh(f, network), *b = fresh(f, network);
@@ -220,8 +215,7 @@ static void a_generation_moves_to_another_pool(void **state) {
 
 // ---- growing ------------------------------------------------------------------------------------
 
-static void values_grow_and_what_has_none_says_so(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(values_grow_and_what_has_none_says_so) {
     lifelong *values = fresh(f, 0);
     make_pool(values, 1);
     feed_kind(values, 0, 1000, 1);
@@ -267,8 +261,7 @@ static reef_commit live_through_everything(lifelong *own, size_t threads) {
     return commit(own);
 }
 
-static void rows_of_both_kinds_are_begun(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(rows_of_both_kinds_are_begun) {
     lifelong *one = fresh(f, 2), *other = fresh(f, 2);
     reef_commit first = live_through_everything(one, 1);
     reef_commit second = live_through_everything(other, 3);
@@ -280,8 +273,7 @@ static void rows_of_both_kinds_are_begun(void **state) {
 
 // Thresholds depend on nothing later: the prediction of a byte by a trained model stays, whatever
 // follows.
-static void later_bytes_change_no_earlier_loss(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(later_bytes_change_no_earlier_loss) {
     for (size_t network = 1; network < NET_COUNT; network++) {
         reef_model *model = NULL;
         lifelong *own = fresh(f, network);
@@ -309,17 +301,5 @@ static void later_bytes_change_no_earlier_loss(void **state) {
 int main(int argc, char **argv) {
     int result;
     if (lifelong_is_other_process(argc, argv, &result)) return result;
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(every_kind_learns),
-        TEST(how_training_is_cut_leaves_no_trace),
-        TEST(what_was_sealed_stays_to_the_bit),
-        TEST(going_back_trains_to_the_same_bits),
-        TEST(a_generation_moves_to_another_pool),
-        TEST(values_grow_and_what_has_none_says_so),
-        TEST(rows_of_both_kinds_are_begun),
-        TEST(later_bytes_change_no_earlier_loss),
-    };
-#undef TEST
-    return cmocka_run_group_tests_name("trainer kind pools", tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

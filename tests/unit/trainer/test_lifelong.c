@@ -10,8 +10,7 @@
 
 #define LOGIT_BYTES LIFELONG_LOGIT_BYTES
 
-static void as_of_is_bit_identical_for_ever(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(as_of_is_bit_identical_for_ever) {
     float *sealed[2] = {new_logits(), new_logits()}, *later = new_logits();
     make_pool(f, 2);
     for (int g = 0; g < 2; g++) {
@@ -46,8 +45,7 @@ static void assert_reopens_to(reef_model **model, lifelong *f, const char *as_of
 }
 
 // Whatever of the older copy is taken over: nothing at first, then what was sealed since or before.
-static void a_model_that_is_reopened_has_the_bits_of_one_that_is_opened(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_model_that_is_reopened_has_the_bits_of_one_that_is_opened) {
     reef_model *model = NULL;
     reef_snapshot snapshot;
     make_pool(f, 2);
@@ -132,8 +130,7 @@ static void assert_answers(reef_model *model, int kind, const float *expected) {
     assert_memory_equal(logits, expected, LOGIT_BYTES);
 }
 
-static void a_model_opened_beside_an_older_one_leaves_that_as_it_was(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_model_opened_beside_an_older_one_leaves_that_as_it_was) {
     float *before = new_logits(), *now = new_logits();
     make_pool(f, 2);
     for (int g = 0; g < 2; g++) {
@@ -190,9 +187,8 @@ static void *score_aside(void *context) {
     return NULL;
 }
 
-static void twins_answer_at_once_and_alike(void **state) {
+LIFELONG_TEST(twins_answer_at_once_and_alike) {
     enum { TWINS = 3 };
-    lifelong *f = *state;
     scoring all[TWINS] = {0};
     pthread_t threads[TWINS];
     float expected[2 * LIFELONG_PROBE_BYTES], own[2 * LIFELONG_PROBE_BYTES];
@@ -230,8 +226,7 @@ static void assert_scores(reef_model *model, const float *expected) {
     assert_memory_equal(bits, expected, sizeof(bits));
 }
 
-static void a_warmed_model_answers_as_one_that_is_cold(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_warmed_model_answers_as_one_that_is_cold) {
     reef_model *cold = NULL, *model = NULL, *newer = NULL, *twin = NULL;
     const reef_line_scorer *own, *lent;
     float expected[2 * LIFELONG_PROBE_BYTES];
@@ -268,8 +263,7 @@ static void a_warmed_model_answers_as_one_that_is_cold(void **state) {
     reef_model_close(model);
 }
 
-static void rows_in_place_have_no_twin(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(rows_in_place_have_no_twin) {
     reef_model *model = NULL, *twin = NULL;
     choose(&f->config, "side", "32");
     make_pool(f, 1);
@@ -283,8 +277,7 @@ static void rows_in_place_have_no_twin(void **state) {
     reef_model_close(model);
 }
 
-static void todays_output_is_the_old_one_where_no_newer_gate_fires(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(todays_output_is_the_old_one_where_no_newer_gate_fires) {
     float *before = new_logits(), *now = new_logits();
     forget_memories(f); // it is the net whose output is compared
     make_pool(f, 1);
@@ -349,12 +342,12 @@ static void assert_the_stream_decides(const reef_config *config) {
     assert_memory_equal(expected, root, sizeof(root));
 }
 
-static void the_stream_alone_decides_the_bits(void **state) {
+PLAIN_TEST(the_stream_alone_decides_the_bits) {
     reef_config config = lifelong_config();
     assert_the_stream_decides(&config);
 }
 
-static void it_does_for_gated_experts_that_are_rounded_too(void **state) {
+PLAIN_TEST(it_does_for_gated_experts_that_are_rounded_too) {
     reef_config config = lifelong_config();
     choose(&config, "expert", "glu");
     choose(&config, "score", "sigmoid");
@@ -362,8 +355,7 @@ static void it_does_for_gated_experts_that_are_rounded_too(void **state) {
     assert_the_stream_decides(&config);
 }
 
-static void a_snapshot_keeps_its_state(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_snapshot_keeps_its_state) {
     reef_snapshot snapshot;
     float *then = new_logits(), *later = new_logits();
     make_pool(f, 1);
@@ -385,8 +377,7 @@ static void a_snapshot_keeps_its_state(void **state) {
         REEF_ERR_NOT_FOUND);
 }
 
-static void scoring_and_generating_agree_with_the_logits(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(scoring_and_generating_agree_with_the_logits) {
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES], out[64], again[64];
     float *logits = new_logits(), bits[LIFELONG_PROBE_BYTES];
@@ -432,24 +423,8 @@ static void scoring_and_generating_agree_with_the_logits(void **state) {
     reef_model_close(model);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
-
 int main(int argc, char **argv) {
     int result;
     if (lifelong_is_other_process(argc, argv, &result)) return result;
-    const struct CMUnitTest tests[] = {
-        TEST(as_of_is_bit_identical_for_ever),
-        TEST(a_model_that_is_reopened_has_the_bits_of_one_that_is_opened),
-        TEST(twins_answer_at_once_and_alike),
-        cmocka_unit_test_setup_teardown(a_warmed_model_answers_as_one_that_is_cold, lifelong_setup,
-                                        lifelong_teardown),
-        TEST(rows_in_place_have_no_twin),
-        TEST(a_model_opened_beside_an_older_one_leaves_that_as_it_was),
-        TEST(todays_output_is_the_old_one_where_no_newer_gate_fires),
-        cmocka_unit_test(the_stream_alone_decides_the_bits),
-        cmocka_unit_test(it_does_for_gated_experts_that_are_rounded_too),
-        TEST(a_snapshot_keeps_its_state),
-        TEST(scoring_and_generating_agree_with_the_logits),
-    };
-    return cmocka_run_group_tests_name("trainer lifelong", tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

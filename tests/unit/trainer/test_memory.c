@@ -28,8 +28,7 @@ static const reef_generation_memory *memory_of(const lifelong *f) {
     return &reef_open_generation(f->trainer)->memory;
 }
 
-static void a_pool_with_a_memory_knows_more_than_one_without(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_pool_with_a_memory_knows_more_than_one_without) {
     double bits[2];
     for (int with = 1; with >= 0; with--) {
         snprintf(f->pool, sizeof(f->pool), "%.200s/pool%d", f->dir, with);
@@ -89,18 +88,15 @@ static void leave_no_trace(lifelong *f, const char *share) {
     }
 }
 
-static void threads_commits_and_restarts_leave_no_trace(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(threads_commits_and_restarts_leave_no_trace) {
     leave_no_trace(f, "1");
 }
 
-static void nor_where_the_net_learns_a_share_of_the_batches(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(nor_where_the_net_learns_a_share_of_the_batches) {
     leave_no_trace(f, "0.3");
 }
 
-static void nor_where_there_is_no_net(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(nor_where_there_is_no_net) {
     leave_no_trace(f, "0");
 }
 
@@ -113,8 +109,7 @@ static double heard_of_net(const reef_memory *memory) {
     return hits[net];
 }
 
-static void the_net_learns_its_share_and_the_memory_all(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(the_net_learns_its_share_and_the_memory_all) {
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "net_share", "0.25");
     make_pool(f, 1);
@@ -127,8 +122,7 @@ static void the_net_learns_its_share_and_the_memory_all(void **state) {
     assert_true(fabs(heard_of_net(memory_of(f)->memory) - share) < 0.02);
 }
 
-static void tables_are_written_rarely_and_the_tail_is_learned_again(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(tables_are_written_rarely_and_the_tail_is_learned_again) {
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     size_t checkpoints = 0;
@@ -149,8 +143,7 @@ static void tables_are_written_rarely_and_the_tail_is_learned_again(void **state
     assert_memory_equal(memory_of(f)->chain, chain, sizeof(chain));
 }
 
-static void a_sealed_state_reads_a_text_to_the_same_bits_for_ever(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_sealed_state_reads_a_text_to_the_same_bits_for_ever) {
     reef_snapshot snapshot;
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
@@ -174,8 +167,7 @@ static void a_sealed_state_reads_a_text_to_the_same_bits_for_ever(void **state) 
     assert_sound(f);
 }
 
-static void a_restored_snapshot_learns_on_to_the_same_root(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_restored_snapshot_learns_on_to_the_same_root) {
     reef_snapshot snapshot;
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
@@ -196,8 +188,7 @@ static void a_restored_snapshot_learns_on_to_the_same_root(void **state) {
 }
 
 // The net's part of growing is not exact; the memory does not notice.
-static void growing_in_place_keeps_the_memory(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(growing_in_place_keeps_the_memory) {
     reef_commit ends[2];
     choose(&f->config, "boundaries", "given");
     for (int reopen = 0; reopen < 2; reopen++) {
@@ -241,8 +232,7 @@ static damage look_without(const lifelong *f, const char *name, uint32_t block, 
     return d;
 }
 
-static void parts_that_are_missing_or_too_long_are_found(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(parts_that_are_missing_or_too_long_are_found) {
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, 4 * TURN, 1); // enough for tables to be written
@@ -267,8 +257,7 @@ static void parts_that_are_missing_or_too_long_are_found(void **state) {
 }
 
 // A memory that has outgrown what a reader accepts, as no growth may lead to.
-static void what_could_not_be_read_back_is_not_committed(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(what_could_not_be_read_back_is_not_committed) {
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed_kind(f, 0, 4 * TURN, 1); // enough for tables to be written
@@ -287,8 +276,7 @@ static void what_could_not_be_read_back_is_not_committed(void **state) {
     assert_memory_equal(after.root, before.root, sizeof(after.root));
 }
 
-static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_text_in_pieces_has_the_bits_of_the_whole) {
     reef_score score = {0};
     uint8_t text[LIFELONG_PROBE_BYTES];
     float whole[LIFELONG_PROBE_BYTES], pieces[LIFELONG_PROBE_BYTES];
@@ -313,8 +301,7 @@ static void a_text_in_pieces_has_the_bits_of_the_whole(void **state) {
     reef_model_close(model);
 }
 
-static void what_is_generated_is_what_the_memory_foresees(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(what_is_generated_is_what_the_memory_foresees) {
     uint8_t learned[TURN], out[2][60];
     lifelong_text(learned, sizeof(learned), 0, 1);
     make_pool(f, 1);
@@ -339,8 +326,7 @@ static double bits_now(reef_model *model, bool frozen) {
     return score.bits;
 }
 
-static void each_question_may_freeze_the_memories(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(each_question_may_freeze_the_memories) {
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX], sum = 0.0;
     make_pool(f, 1);
     feed_kind(f, 0, TURN, 1);
@@ -365,8 +351,7 @@ static void each_question_may_freeze_the_memories(void **state) {
     reef_model_close(model);
 }
 
-static void the_status_tells_what_the_memory_holds(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(the_status_tells_what_the_memory_holds) {
     reef_trainer_status status;
     reef_memory_stats exact;
     choose(&f->config, "boundaries", "given");
@@ -396,8 +381,7 @@ static void the_status_tells_what_the_memory_holds(void **state) {
     assert_true(isnan(status.bits_per_byte));
 }
 
-static void facts_are_read_without_the_tables(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(facts_are_read_without_the_tables) {
     reef_txn *txn = NULL;
     reef_memory_stats facts, exact;
     choose(&f->config, "boundaries", "given");
@@ -423,8 +407,7 @@ static void facts_are_read_without_the_tables(void **state) {
     assert_sound(f);
 }
 
-static void a_memory_is_refused_where_there_are_no_bytes(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_memory_is_refused_where_there_are_no_bytes) {
     static const struct {
         const char *name, *value, *memory, *words;
     } CASES[] = {
@@ -448,7 +431,7 @@ static void a_memory_is_refused_where_there_are_no_bytes(void **state) {
     must(reef_config_check(&f->config, &why));
 }
 
-static void a_tail_that_is_cut_is_damage(void **state) {
+PLAIN_TEST(a_tail_that_is_cut_is_damage) {
     reef_generation_memory whole = {0}, m = {0};
     uint8_t text[40];
     reef_net_prediction net[40] = {{.tokens = 3}};
@@ -472,7 +455,7 @@ static void a_tail_that_is_cut_is_damage(void **state) {
     reef_generation_memory_release(&whole);
 }
 
-static void zeros_are_left_out_and_come_back(void **state) {
+PLAIN_TEST(zeros_are_left_out_and_come_back) {
     enum { MOST = 2000 };
     uint32_t draw = 1;
     uint8_t in[MOST], out[MOST], *packed = room(reef_zero_runs_bound(MOST));
@@ -497,24 +480,4 @@ static void zeros_are_left_out_and_come_back(void **state) {
     assert_int_equal(reef_zero_runs_pack(packed, in, 1300), 10);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
-
-TESTS(TEST(a_pool_with_a_memory_knows_more_than_one_without),
-      TEST(threads_commits_and_restarts_leave_no_trace),
-      TEST(nor_where_the_net_learns_a_share_of_the_batches),
-      TEST(nor_where_there_is_no_net),
-      TEST(the_net_learns_its_share_and_the_memory_all),
-      TEST(tables_are_written_rarely_and_the_tail_is_learned_again),
-      TEST(a_sealed_state_reads_a_text_to_the_same_bits_for_ever),
-      TEST(a_restored_snapshot_learns_on_to_the_same_root),
-      TEST(growing_in_place_keeps_the_memory),
-      TEST(parts_that_are_missing_or_too_long_are_found),
-      TEST(what_could_not_be_read_back_is_not_committed),
-      TEST(a_text_in_pieces_has_the_bits_of_the_whole),
-      TEST(what_is_generated_is_what_the_memory_foresees),
-      TEST(each_question_may_freeze_the_memories),
-      TEST(the_status_tells_what_the_memory_holds),
-      TEST(facts_are_read_without_the_tables),
-      TEST(a_memory_is_refused_where_there_are_no_bytes),
-      ALONE(a_tail_that_is_cut_is_damage),
-      ALONE(zeros_are_left_out_and_come_back))
+RUN_TESTS

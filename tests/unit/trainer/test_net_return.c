@@ -92,8 +92,9 @@ static int discard_moulds(void **state) {
     return 0;
 }
 
-static void a_net_follows_its_kind(void **state) {
-    lifelong *f = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, lifelong_teardown, lifelong *f)
+
+FIXTURE_TEST(a_net_follows_its_kind) {
     make_two(f);
     assert_int_equal(status_of(f).generation, 1);
     float *then = new_logits(), *now = new_logits();
@@ -125,9 +126,8 @@ static void a_net_follows_its_kind(void **state) {
 }
 
 // In the pool that it made, a net that follows predicts its kind better than one that does not.
-static void it_learns_what_it_would_have_missed(void **state) {
+FIXTURE_TEST(it_learns_what_it_would_have_missed) {
     static const char *const NAMES[] = {"later", "soon"};
-    lifelong *f = *state;
     double nats[2] = {0.0, 0.0};
     for (size_t i = 0; i < 2; i++) {
         f->on_open = i == 0 ? NULL : follow_soon;
@@ -153,12 +153,11 @@ static void it_learns_what_it_would_have_missed(void **state) {
     assert_true(nats[1] < 0.95 * nats[0]);
 }
 
-static void threads_commits_and_restarts_leave_no_trace(void **state) {
+FIXTURE_TEST(threads_commits_and_restarts_leave_no_trace) {
     static const struct {
         size_t threads, piece;
         bool restarts;
     } WAYS[] = {{1, BYTES_MAX, false}, {3, 5650, true}};
-    lifelong *f = *state;
     reef_commit first = {0};
     for (size_t i = 0; i < sizeof(WAYS) / sizeof(*WAYS); i++) {
         char name[16];
@@ -177,8 +176,7 @@ static void threads_commits_and_restarts_leave_no_trace(void **state) {
     }
 }
 
-static void they_are_no_kinds(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(they_are_no_kinds) {
     reef_kind_list list;
     make_pool(f, 1);
     learn_turns(f, 6, 1, BYTES_MAX, false);
@@ -193,12 +191,10 @@ static void they_are_no_kinds(void **state) {
         assert_int_equal(reef_trainer_kind_name(f->trainer, g, "english", false, &why),
                          REEF_ERR_NOT_FOUND);
     }
-    reef_kind_list_release(&list);
 }
 
 // Before anything is learned nothing of it is loaded.
-static void after_a_restart_the_status_has_the_memory_of_its_kind(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(after_a_restart_the_status_has_the_memory_of_its_kind) {
     make_following(f);
     for (uint32_t kind = 0; kind < 2;
          kind++) { // the one that it continues is learned, then another one
@@ -214,8 +210,7 @@ static void after_a_restart_the_status_has_the_memory_of_its_kind(void **state) 
     }
 }
 
-static void the_open_one_can_be_sealed_and_its_kind_merged(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(the_open_one_can_be_sealed_and_its_kind_merged) {
     reef_kind_merging merging;
     make_following(f);
     assert_int_equal(status_of(f).generation, 2);
@@ -233,8 +228,7 @@ static void the_open_one_can_be_sealed_and_its_kind_merged(void **state) {
     assert_sound(f);
 }
 
-static void while_one_is_open_its_kind_is_the_one_that_learns(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(while_one_is_open_its_kind_is_the_one_that_learns) {
     reef_kind_list list;
     make_following(f);
     list = kinds_of(f->store);
@@ -243,11 +237,9 @@ static void while_one_is_open_its_kind_is_the_one_that_learns(void **state) {
     assert_false(list.kinds[0].is_open || list.kinds[1].is_open);
     assert_in_range(list.kinds[0].learned_bytes, FIRST + 2 * TURN - 2000, FIRST + 2 * TURN);
     assert_in_range(list.kinds[1].learned_bytes, FIRST - 2000, FIRST + 2000);
-    reef_kind_list_release(&list);
 }
 
-static void a_snapshot_keeps_the_net_of_its_time(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(a_snapshot_keeps_the_net_of_its_time) {
     float *then = new_logits(), *now = new_logits();
     make_following(f);
     (void)take(f, "then");
@@ -271,8 +263,7 @@ static void a_snapshot_keeps_the_net_of_its_time(void **state) {
     assert_sound(f);
 }
 
-static void it_goes_on_after_a_kill(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(it_goes_on_after_a_kill) {
     make_following(f);
     feed_kind(f, 0, TURN, 4);
     feed_kind(f, 1, TURN / 2, 5);
@@ -306,8 +297,7 @@ static void it_goes_on_after_a_kill(void **state) {
 }
 
 // Elsewhere it is a kind of its own, with its net and all that its kind has learned.
-static void elsewhere_it_has_the_memory_of_its_kind(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(elsewhere_it_has_the_memory_of_its_kind) {
     reef_import joined;
     lifelong other = *f;
     temp_dir_join(other.pool, f->dir, "other");
@@ -332,8 +322,7 @@ static void keep_damage(void *context, const char *what) {
     lifelong_on_event(context, what);
 }
 
-static void its_damage_is_named(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(its_damage_is_named) {
     reef_check_report report;
     make_following(f);
     close_pool(f);
@@ -349,8 +338,7 @@ static void its_damage_is_named(void **state) {
     assert_true(isfinite(bits_as_of(f, "1", 0)));
 }
 
-static void where_there_is_no_room_none_follows(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(where_there_is_no_room_none_follows) {
     // Two layers of 36 and 16 experts, and none more.
     choose(&f->config, "experts_max", "104");
     make_pool(f, 1);
@@ -362,8 +350,7 @@ static void where_there_is_no_room_none_follows(void **state) {
     assert_true(status_of(f).visited_bytes > TURN);
 }
 
-static void it_needs_a_net(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(it_needs_a_net) {
     choose(&f->config, "net_share", "0");
     make_pool(f, 1);
     feed_kind(f, 0, FIRST, 1);
@@ -372,23 +359,4 @@ static void it_needs_a_net(void **state) {
     assert_int_equal(status_of(f).generation, 1);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(a_net_follows_its_kind),
-        TEST(it_learns_what_it_would_have_missed),
-        TEST(threads_commits_and_restarts_leave_no_trace),
-        TEST(they_are_no_kinds),
-        TEST(the_open_one_can_be_sealed_and_its_kind_merged),
-        TEST(after_a_restart_the_status_has_the_memory_of_its_kind),
-        TEST(while_one_is_open_its_kind_is_the_one_that_learns),
-        TEST(a_snapshot_keeps_the_net_of_its_time),
-        TEST(it_goes_on_after_a_kill),
-        TEST(elsewhere_it_has_the_memory_of_its_kind),
-        TEST(its_damage_is_named),
-        TEST(where_there_is_no_room_none_follows),
-        TEST(it_needs_a_net),
-    };
-    return cmocka_run_group_tests(tests, NULL, discard_moulds);
-}
+RUN_TESTS_IN(NULL, discard_moulds)

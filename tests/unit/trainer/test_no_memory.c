@@ -90,8 +90,7 @@ static reef_status read_on(const world *w) {
 }
 
 static void copy_base(world *w) {
-    reef_store *base;
-    must(reef_store_open(&base, w->base, &(reef_store_options){0}, &why));
+    reef_store *base = pool_open(w->base, false, false);
     must(reef_store_copy(base, w->f->pool, NULL, &why));
     reef_store_close(base);
     open_pool(w->f, 1);
@@ -100,8 +99,7 @@ static void copy_base(world *w) {
 static void expect_root(world *w) {
     reef_commit now = commit(w->f);
     assert_memory_equal(now.root, w->root, sizeof(now.root));
-    close_pool(w->f);
-    temp_dir_remove(w->f->pool);
+    remove_pool(w->f);
 }
 
 static void fail_one(world *w, size_t number) {
@@ -144,14 +142,13 @@ static void fail_everywhere(lifelong *f, const uint8_t *bytes, size_t count) {
     }
 }
 
-static void a_language_model_goes_on_exactly_or_not_at_all(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_language_model_goes_on_exactly_or_not_at_all) {
     enum { OLD = 640, MARK = 4, NEW = 2560 };
     uint8_t bytes[OLD + MARK + NEW];
     give_boundaries(f); // at a marker line, since a change that is found takes kilobytes
     choose(&f->config, "boundary_mark", "==");
     make_pool(f, 1);
-    feed_kind(f, 0, 12000, 1);
+    feed_kind(f, 0, 1600, 1);
     commit(f);
     lifelong_text(bytes, OLD, 0, 2);
     memcpy(bytes + OLD, "\n==\n", MARK);
@@ -161,8 +158,7 @@ static void a_language_model_goes_on_exactly_or_not_at_all(void **state) {
 }
 
 // What a pass has for a generation is there as a whole or not at all.
-static void a_pass_that_could_not_be_prepared_is_prepared_again(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_pass_that_could_not_be_prepared_is_prepared_again) {
     make_pool(f, 1);
     reef_activations *pass = &f->trainer->net.acts;
     const reef_generation *generation = reef_open_generation(f->trainer);
@@ -180,9 +176,4 @@ static void a_pass_that_could_not_be_prepared_is_prepared_again(void **state) {
     }
 }
 
-TESTS(cmocka_unit_test_setup_teardown(a_pass_that_could_not_be_prepared_is_prepared_again,
-                                      lifelong_setup,
-                                      lifelong_teardown),
-      cmocka_unit_test_setup_teardown(a_language_model_goes_on_exactly_or_not_at_all,
-                                      lifelong_setup,
-                                      lifelong_teardown))
+RUN_TESTS

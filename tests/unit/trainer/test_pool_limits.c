@@ -42,8 +42,7 @@ static reef_commit learn(lifelong *f, const char *name, uint32_t open_max, uint6
     return commit(f);
 }
 
-static void bounds_change_no_bit(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(bounds_change_no_bit) {
     double bits[KINDS];
     reef_commit free_of_bounds = learn(f, "free", 0, 0);
     assert_null(strstr(f->said, "\"event\": \"prune\""));
@@ -73,8 +72,7 @@ static size_t count_events(const lifelong *f, const char *event) {
 }
 
 // What cannot go is said once, and snapshots are not touched.
-static void what_is_needed_is_more_than_the_bound(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(what_is_needed_is_more_than_the_bound) {
     learn(f, "over", 0, 0);
     take(f, "kept");
     double bits = bits_as_of(f, "kept", 0);
@@ -96,8 +94,7 @@ static void what_is_needed_is_more_than_the_bound(void **state) {
     assert_sound(f);
 }
 
-static void more_memories_than_there_is_room_for(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(more_memories_than_there_is_room_for) {
     reef_trainer *second = NULL;
     make_pool(f, 1);
     close_trainer(f);
@@ -113,8 +110,7 @@ static void more_memories_than_there_is_room_for(void **state) {
 }
 
 // By default there are as many as fit, of those that are needed and 24.
-static void memories_that_are_held_by_default_fit(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(memories_that_are_held_by_default_fit) {
     static const struct {
         uint64_t memory_bytes;
         uint32_t held;
@@ -135,8 +131,7 @@ static void memories_that_are_held_by_default_fit(void **state) {
 }
 
 // The last one that began takes what is strange, and the others stay as they are.
-static void beyond_kinds_max_no_kind_begins(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(beyond_kinds_max_no_kind_begins) {
     choose(&f->config, "kinds_max", "3");
     make_pool(f, 1);
     for (int kind = 0; kind < 5; kind++) feed_kind(f, kind, LONG, (uint32_t)kind + 1);
@@ -151,17 +146,9 @@ static void beyond_kinds_max_no_kind_begins(void **state) {
     assert_in_range(list.kinds[0].learned_bytes, 2 * LONG - 4096, 2 * LONG + 4096);
     assert_in_range(list.kinds[1].learned_bytes, LONG - 4096, LONG + 4096);
     assert_in_range(list.kinds[2].learned_bytes, 4 * LONG - 8192, 4 * LONG + 4096);
-    reef_kind_list_release(&list);
     must_fail(reef_trainer_seal(f->trainer, NULL, NULL, &why), REEF_ERR_FULL,
               "the pool has 3 kinds and was made for kinds_max 3");
     assert_sound(f);
 }
 
-#define LIMIT_TEST(name)                                                                           \
-    cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
-
-TESTS(LIMIT_TEST(bounds_change_no_bit),
-      LIMIT_TEST(what_is_needed_is_more_than_the_bound),
-      LIMIT_TEST(more_memories_than_there_is_room_for),
-      LIMIT_TEST(memories_that_are_held_by_default_fit),
-      LIMIT_TEST(beyond_kinds_max_no_kind_begins))
+RUN_TESTS

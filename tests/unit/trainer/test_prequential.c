@@ -44,8 +44,9 @@ static double series_bits(lifelong *f) {
     return sum;
 }
 
-static void losses_are_distinguished_and_add_up(void **state) {
-    lifelong *f = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, lifelong_teardown, lifelong *f)
+
+FIXTURE_TEST(losses_are_distinguished_and_add_up) {
     reef_source_loss words, letters;
     feed_by_turns(f, PIECES);
     assert_true(reef_trainer_source_loss(f->trainer, "words", &words));
@@ -64,8 +65,7 @@ static void losses_are_distinguished_and_add_up(void **state) {
 
 // The first batch weighs no more than any other: while little has come, the recent loss is nearly
 // the mean.
-static void the_recent_loss_does_not_hang_on_the_first_batch(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(the_recent_loss_does_not_hang_on_the_first_batch) {
     reef_source_loss words;
     feed_by_turns(f, PIECES);
     assert_true(reef_trainer_source_loss(f->trainer, "words", &words));
@@ -75,8 +75,7 @@ static void the_recent_loss_does_not_hang_on_the_first_batch(void **state) {
 }
 
 // Bytes that were accepted before have an unknown source: they are in no figure.
-static void after_a_restart_counting_restarts(void **state) {
-    lifelong *f = *state;
+FIXTURE_TEST(after_a_restart_counting_restarts) {
     reef_source_loss loss;
     feed_by_turns(f, 3);
     (void)commit(f);
@@ -93,8 +92,4 @@ static void after_a_restart_counting_restarts(void **state) {
                      after.stream_bytes + 1 - before.stream_bytes - before.pending_bytes);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, lifelong_teardown)
-
-TESTS(TEST(losses_are_distinguished_and_add_up),
-      TEST(the_recent_loss_does_not_hang_on_the_first_batch),
-      TEST(after_a_restart_counting_restarts))
+RUN_TESTS

@@ -68,8 +68,7 @@ static void kept_are(lifelong *f, const char *expected, double bits[KINDS][KINDS
     assert_string_equal(found, expected);
 }
 
-static void what_later_states_need_stays(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(what_later_states_need_stays) {
     double bits[KINDS][KINDS];
     learn(f);
     kept_are(f, "0123", bits, true);
@@ -108,8 +107,7 @@ static reef_commit go_on(lifelong *f) {
     return commit(f);
 }
 
-static void training_goes_on_to_the_same_bits(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(training_goes_on_to_the_same_bits) {
     learn(f);
     reef_commit whole = go_on(f);
     double bits = bits_as_of(f, "now", 0);
@@ -128,8 +126,7 @@ static void training_goes_on_to_the_same_bits(void **state) {
     assert_sound(f);
 }
 
-static void what_cannot_be_pruned(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(what_cannot_be_pruned) {
     reef_pruning done;
     learn(f);
     assert_int_equal(reef_trainer_prune(f->trainer, 0, false, &done, &why), REEF_ERR_INVALID);
@@ -139,9 +136,4 @@ static void what_cannot_be_pruned(void **state) {
     assert_int_equal(done.visits, 0);
 }
 
-#define PRUNE_TEST(name)                                                                           \
-    cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
-
-TESTS(PRUNE_TEST(what_later_states_need_stays),
-      PRUNE_TEST(training_goes_on_to_the_same_bits),
-      PRUNE_TEST(what_cannot_be_pruned))
+RUN_TESTS

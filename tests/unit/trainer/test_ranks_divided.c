@@ -126,7 +126,7 @@ static reef_commit three_kinds(lifelong *f, bool divided, size_t threads) {
     return commit(f);
 }
 
-static void boundaries_and_a_kind_that_returns(void **state) {
+PLAIN_TEST(boundaries_and_a_kind_that_returns) {
     same_root(SETTINGS("ffw", "pp"), three_kinds, 1);
     same_root(SETTINGS("ffw", "dp", "seal_dtype", "int8"), three_kinds, 2);
     if (reef_ranks_count(ranks) == 2)
@@ -138,7 +138,7 @@ static void only_of_three(void) {
     if (reef_ranks_count(ranks) != 3) skip();
 }
 
-static void other_experts_and_weights(void **state) {
+PLAIN_TEST(other_experts_and_weights) {
     only_of_three();
     same_root(SETTINGS("ffw", "mp"), three_kinds, 2);
     same_root(SETTINGS("ffw", "kp"), three_kinds, 1);
@@ -171,7 +171,7 @@ static reef_commit by_command(lifelong *f, bool divided, size_t threads) {
     return commit(f);
 }
 
-static void commands_and_another_start(void **state) {
+PLAIN_TEST(commands_and_another_start) {
     same_root(SETTINGS("ffw", "pp"), by_command, 1);
 }
 
@@ -192,7 +192,7 @@ static reef_commit in_the_map(lifelong *f, bool divided, size_t threads) {
     return commit(f);
 }
 
-static void rows_in_the_map(void **state) {
+PLAIN_TEST(rows_in_the_map) {
     same_root(SETTINGS("ffw", "pp"), in_the_map, 1);
 }
 
@@ -214,7 +214,7 @@ static reef_commit kinds_that_return(lifelong *f, bool divided, size_t threads) 
     return commit(f);
 }
 
-static void nets_that_follow_their_kinds(void **state) {
+PLAIN_TEST(nets_that_follow_their_kinds) {
     only_of_three();
     same_root(SETTINGS("context_memory", "4194304", "boundaries", "contexts", "net_share", "0.5"),
               kinds_that_return, 1);
@@ -223,7 +223,7 @@ static void nets_that_follow_their_kinds(void **state) {
 // ---- what is refused ----------------------------------------------------------------------------
 
 // Rows change by a commit of all ranks only, and who reads them all is told how.
-static void a_shard_alone(void **state) {
+PLAIN_TEST(a_shard_alone) {
     lifelong *f = NULL;
     reef_model *model = NULL;
     reef_commit last;
@@ -252,7 +252,7 @@ static void a_shard_alone(void **state) {
 }
 
 // A rank that fails in its share of a step must not leave the others waiting for it.
-static void a_failure_of_one_rank_is_that_of_all(void **state) {
+PLAIN_TEST(a_failure_of_one_rank_is_that_of_all) {
     reef_status own = REEF_OK;
     char named[32];
     size_t last = reef_ranks_count(ranks) - 1, rank = reef_ranks_rank(ranks);
@@ -270,22 +270,13 @@ static void say(void *context, const char *words) {
 
 int main(void) {
     reef_ranks_link link;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(boundaries_and_a_kind_that_returns),
-        cmocka_unit_test(other_experts_and_weights),
-        cmocka_unit_test(commands_and_another_start),
-        cmocka_unit_test(rows_in_the_map),
-        cmocka_unit_test(nets_that_follow_their_kinds),
-        cmocka_unit_test(a_shard_alone),
-        cmocka_unit_test(a_failure_of_one_rank_is_that_of_all),
-    };
     if (reef_mpi_begin(&mpi, DEADLINE_SECONDS, say, NULL, &why) != REEF_OK) {
         print_error("%s\n", why.message);
         return EXIT_FAILURE;
     }
     reef_mpi_link(mpi, &link);
     if (reef_ranks_new(&ranks, &link, &why) != REEF_OK) return EXIT_FAILURE;
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = test_run(NULL, NULL);
     // The others would wait for a rank that gave up half way.
     if (failed > 0) reef_ranks_end(ranks, "a test failed on a rank");
     reef_ranks_free(ranks);

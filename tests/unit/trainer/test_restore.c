@@ -65,8 +65,7 @@ static uint64_t points_after(reef_store *store, uint64_t stream_bytes) {
 
 // ---- language models ----------------------------------------------------------------------------
 
-static void a_restored_pool_trains_to_the_same_bits(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_restored_pool_trains_to_the_same_bits) {
     reef_snapshot snapshot;
     reef_restoration done;
     reef_commit goal = make_history(f, &snapshot);
@@ -90,8 +89,7 @@ static void a_restored_pool_trains_to_the_same_bits(void **state) {
     assert_sound(f);
 }
 
-static void in_place_too_and_the_state_before_can_still_be_evaluated(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(in_place_too_and_the_state_before_can_still_be_evaluated) {
     reef_snapshot snapshot;
     reef_restoration done;
     size_t bytes = (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float);
@@ -166,8 +164,7 @@ static void feed_steps(lifelong *f, size_t count, uint32_t seed) {
 
 // Twice to a state whose losses went when the pool left its line, the second time on top of a line
 // that has lost some.
-static void what_led_to_a_state_is_known_and_losses_of_other_lines_go(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(what_led_to_a_state_is_known_and_losses_of_other_lines_go) {
     give_boundaries(f); // nothing waits to be judged
     make_pool(f, 1);
     feed_steps(f, 4, 1);
@@ -211,8 +208,7 @@ static void damage_words(const lifelong *f, const char *words) {
     assert_true(hits > 0);
 }
 
-static void with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses) {
     reef_lineage lineage;
     give_boundaries(f);
     make_pool(f, 1);
@@ -235,8 +231,7 @@ static void with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses(void **
 
 // ---- removing -----------------------------------------------------------------------------------
 
-static void snapshots_are_removed_together_or_not_at_all(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(snapshots_are_removed_together_or_not_at_all) {
     reef_snapshot snapshot;
     char names[3][REEF_NAME_BYTES_MAX + 1] = {"a", "c", "missing"};
     make_pool(f, 1);
@@ -258,10 +253,4 @@ static void snapshots_are_removed_together_or_not_at_all(void **state) {
     assert_sound(f);
 }
 
-#define RESTORE_TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
-
-TESTS(RESTORE_TEST(a_restored_pool_trains_to_the_same_bits),
-      RESTORE_TEST(in_place_too_and_the_state_before_can_still_be_evaluated),
-      RESTORE_TEST(what_led_to_a_state_is_known_and_losses_of_other_lines_go),
-      RESTORE_TEST(with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses),
-      RESTORE_TEST(snapshots_are_removed_together_or_not_at_all))
+RUN_TESTS

@@ -40,8 +40,7 @@ static size_t train_waiting(lifelong *f, size_t count) {
 
 // Trained: 20 steps of 25, then a snapshot, then the other 5 and 5 of the 20 that come after. Back
 // at the snapshot these 20 come next: the restored state has none of them, and the journal all.
-static void what_was_pushed_and_waits_is_neither_lost_nor_trained_twice(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(what_was_pushed_and_waits_is_neither_lost_nor_trained_twice) {
     uint8_t text[45 * STEP_BYTES];
     lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
@@ -71,8 +70,7 @@ static void what_was_pushed_and_waits_is_neither_lost_nor_trained_twice(void **s
     assert_memory_equal(commit(f).root, reached.root, REEF_HASH_BYTES);
 }
 
-static void a_source_that_the_restored_state_never_read_continues_where_it_is(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_source_that_the_restored_state_never_read_continues_where_it_is) {
     uint8_t text[8 * STEP_BYTES];
     lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
@@ -97,8 +95,7 @@ static void push_and_train(lifelong *f, const char *id, const uint8_t *text) {
 }
 
 // x was trained after monday, y at monday's position: each state knows its own.
-static void each_state_knows_the_ids_of_what_it_was_trained_on(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(each_state_knows_the_ids_of_what_it_was_trained_on) {
     uint8_t text[4 * STEP_BYTES];
     const uint8_t *m = text, *x = m + STEP_BYTES, *y = x + STEP_BYTES, *z = y + STEP_BYTES;
     lifelong_text(text, sizeof(text), 0, 5);
@@ -120,8 +117,7 @@ static void each_state_knows_the_ids_of_what_it_was_trained_on(void **state) {
     assert_sound(f);
 }
 
-static void undoing_a_restore_brings_the_ids_back(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(undoing_a_restore_brings_the_ids_back) {
     uint8_t text[2 * STEP_BYTES];
     lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
@@ -143,8 +139,7 @@ static void undoing_a_restore_brings_the_ids_back(void **state) {
     assert_sound(f);
 }
 
-static void a_new_pool_of_a_snapshot_knows_its_ids(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_new_pool_of_a_snapshot_knows_its_ids) {
     reef_restoration done;
     char copy[sizeof(f->pool)];
     uint8_t text[3 * STEP_BYTES];
@@ -167,8 +162,7 @@ static void a_new_pool_of_a_snapshot_knows_its_ids(void **state) {
     assert_sound(f);
 }
 
-static void a_snapshot_keeps_the_last_1024_ids(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_snapshot_keeps_the_last_1024_ids) {
     static const uint8_t bytes[] = "one\n";
     enum { COUNT = REEF_JOURNAL_IDS_MAX + 6 };
     static reef_journal_batch batches[COUNT];
@@ -195,8 +189,7 @@ static void a_snapshot_keeps_the_last_1024_ids(void **state) {
 }
 
 // The snapshot is of the middle of a batch.
-static void the_rest_of_a_batch_comes_where_the_journal_has_it(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(the_rest_of_a_batch_comes_where_the_journal_has_it) {
     size_t taken;
     uint8_t text[8 * STEP_BYTES];
     lifelong_text(text, sizeof(text), 0, 5);
@@ -221,8 +214,7 @@ static void the_rest_of_a_batch_comes_where_the_journal_has_it(void **state) {
     assert_memory_equal(commit(f).root, reached.root, REEF_HASH_BYTES);
 }
 
-static void a_batch_whose_rest_is_gone_can_be_pushed_again(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_batch_whose_rest_is_gone_can_be_pushed_again) {
     uint8_t text[8 * STEP_BYTES];
     lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
@@ -302,8 +294,7 @@ static void walk_restore(lifelong *f, const char *name, walked *before) {
     open_again(f, 1);
 }
 
-static void a_long_walk_through_snapshots_neither_loses_nor_repeats_a_batch(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_long_walk_through_snapshots_neither_loses_nor_repeats_a_batch) {
     static walked snapshots[WALK_SNAPSHOTS];
     size_t count = 0, waits[WALK_BATCHES];
     walked now = {.name = "now"};
@@ -348,8 +339,7 @@ static size_t journal_records(lifelong *f) {
     return count;
 }
 
-static void ids_go_with_their_snapshot(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(ids_go_with_their_snapshot) {
     char names[2][REEF_NAME_BYTES_MAX + 1] = {"kept", "too"};
     uint8_t text[STEP_BYTES];
     lifelong_text(text, sizeof(text), 0, 5);
@@ -364,15 +354,4 @@ static void ids_go_with_their_snapshot(void **state) {
     assert_sound(f);
 }
 
-#define PUSHED_TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
-
-TESTS(PUSHED_TEST(what_was_pushed_and_waits_is_neither_lost_nor_trained_twice),
-      PUSHED_TEST(a_source_that_the_restored_state_never_read_continues_where_it_is),
-      PUSHED_TEST(each_state_knows_the_ids_of_what_it_was_trained_on),
-      PUSHED_TEST(undoing_a_restore_brings_the_ids_back),
-      PUSHED_TEST(a_new_pool_of_a_snapshot_knows_its_ids),
-      PUSHED_TEST(a_snapshot_keeps_the_last_1024_ids),
-      PUSHED_TEST(the_rest_of_a_batch_comes_where_the_journal_has_it),
-      PUSHED_TEST(a_batch_whose_rest_is_gone_can_be_pushed_again),
-      PUSHED_TEST(ids_go_with_their_snapshot),
-      PUSHED_TEST(a_long_walk_through_snapshots_neither_loses_nor_repeats_a_batch))
+RUN_TESTS

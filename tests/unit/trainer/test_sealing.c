@@ -79,8 +79,8 @@ static void assert_exact_once_rounded(lifelong *f, const char *seal_dtype, reef_
     assert_memory_equal(second, later, LOGIT_BYTES);
 }
 
-static void a_rounded_generation_is_exact_from_then_on(void **state) {
-    assert_exact_once_rounded(*state, "int8", REEF_I8);
+LIFELONG_TEST(a_rounded_generation_is_exact_from_then_on) {
+    assert_exact_once_rounded(f, "int8", REEF_I8);
 }
 
 // Bits per byte of the last commit's model on the windows of the open generation's sample.
@@ -106,8 +106,7 @@ static double loss_of_sample(const lifelong *f, const char *as_of, uint64_t *sco
     return bits / (double)*scored;
 }
 
-static void sealing_measures_what_evaluation_would(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(sealing_measures_what_evaluation_would) {
     reef_sealing sealing;
     uint64_t scored;
     forget_memories(f); // losses and rates are those of the net
@@ -135,8 +134,7 @@ static void sealing_measures_what_evaluation_would(void **state) {
 }
 
 // Three windows are too few to fit a gate, so it never fires by itself.
-static void sealing_measures_with_the_gate_forced_open(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(sealing_measures_with_the_gate_forced_open) {
     reef_sealing sealing;
     uint64_t scored;
     forget_memories(f); // losses and rates are those of the net
@@ -153,8 +151,7 @@ static void sealing_measures_with_the_gate_forced_open(void **state) {
     assert_true(sealing.loss_before == sealing.loss_after);
 }
 
-static void sealing_as_it_is_costs_not_one_bit(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(sealing_as_it_is_costs_not_one_bit) {
     reef_sealing sealing;
     make_pool(f, 2);
     for (int g = 0; g < 2; g++) { // the second one with a gate, and an older generation below
@@ -184,8 +181,7 @@ static double moment_squares(const reef_generation *generation, double *least) {
     return sum;
 }
 
-static void the_norm_of_all_tensors_together_is_bounded(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(the_norm_of_all_tensors_together_is_bounded) {
     double least;
     f->config.clip = 0.001f;
     forget_memories(f); // losses and rates are those of the net
@@ -199,8 +195,7 @@ static void the_norm_of_all_tensors_together_is_bounded(void **state) {
 }
 
 // As when memory runs out between the two generations' exchange and the new one's gate.
-static void a_boundary_that_ended_half_way_is_never_kept(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_boundary_that_ended_half_way_is_never_kept) {
     size_t taken;
     uint8_t text[2 * LIFELONG_BATCH];
     make_pool(f, 1);
@@ -222,8 +217,7 @@ static void a_boundary_that_ended_half_way_is_never_kept(void **state) {
     assert_sound(f);
 }
 
-static void an_unknown_type_of_rows_is_refused(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(an_unknown_type_of_rows_is_refused) {
     make_pool(f, 1);
     feed_kind(f, 0, 4000, 3);
     must_fail(reef_trainer_seal(f->trainer, "f16", NULL, &why), REEF_ERR_INVALID,
@@ -259,8 +253,7 @@ static void assert_one_seal_says(const lifelong *f, const char *words) {
     assert_int_equal(count.matching, 1);
 }
 
-static void a_boundary_that_is_found_rounds_and_measures_as_well(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_boundary_that_is_found_rounds_and_measures_as_well) {
     choose(&f->config, "expert", "glu");
     choose(&f->config, "seal_dtype", "int8");
     f->config.side = 24; // two blocks
@@ -275,8 +268,7 @@ static void a_boundary_that_is_found_rounds_and_measures_as_well(void **state) {
     assert_one_seal_says(f, "\"loss_before\": ");
 }
 
-static void without_a_sample_there_is_no_loss(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(without_a_sample_there_is_no_loss) {
     reef_commit last;
     reef_sealing sealing;
     make_pool(f, 1);
@@ -296,21 +288,8 @@ static void without_a_sample_there_is_no_loss(void **state) {
     assert_one_seal_says(f, "\"loss_before\": null, \"loss_after\": null");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
-
 int main(int argc, char **argv) {
     int result;
     if (lifelong_is_other_process(argc, argv, &result)) return result;
-    const struct CMUnitTest tests[] = {
-        TEST(a_rounded_generation_is_exact_from_then_on),
-        TEST(sealing_measures_what_evaluation_would),
-        TEST(sealing_measures_with_the_gate_forced_open),
-        TEST(sealing_as_it_is_costs_not_one_bit),
-        TEST(the_norm_of_all_tensors_together_is_bounded),
-        TEST(a_boundary_that_ended_half_way_is_never_kept),
-        TEST(an_unknown_type_of_rows_is_refused),
-        TEST(a_boundary_that_is_found_rounds_and_measures_as_well),
-        TEST(without_a_sample_there_is_no_loss),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

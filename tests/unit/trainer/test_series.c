@@ -55,8 +55,7 @@ static seen look(lifelong *f) {
     return all;
 }
 
-static void a_long_history_takes_bounded_space_and_has_no_gap(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_long_history_takes_bounded_space_and_has_no_gap) {
     uint64_t index = 0;
     make_pool(f, 1);
     enum { COMMITS = 120, EACH = 1013 };
@@ -81,8 +80,7 @@ static void a_long_history_takes_bounded_space_and_has_no_gap(void **state) {
     assert_int_equal(report.damaged, 0);
 }
 
-static void what_comes_after_a_position_is_forgotten_to_the_point(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(what_comes_after_a_position_is_forgotten_to_the_point) {
     uint64_t index = 0;
     make_pool(f, 1);
     for (size_t i = 0; i < 6; i++) {
@@ -106,12 +104,4 @@ static void what_comes_after_a_position_is_forgotten_to_the_point(void **state) 
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_long_history_takes_bounded_space_and_has_no_gap,
-                                        lifelong_setup, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(what_comes_after_a_position_is_forgotten_to_the_point,
-                                        lifelong_setup, lifelong_teardown),
-    };
-    return cmocka_run_group_tests_name("trainer series", tests, NULL, NULL);
-}
+RUN_TESTS

@@ -39,8 +39,7 @@ static void name_is(lifelong *f, const char *as_of, const char *expected) {
     assert_string_equal(name, expected);
 }
 
-static void the_newest_state_that_was_there(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(the_newest_state_that_was_there) {
     char name[REEF_NAME_BYTES_MAX + 1];
     uint64_t at[5], before = moment();
     make_pool(f, 1);
@@ -76,8 +75,7 @@ static void the_newest_state_that_was_there(void **state) {
     assert_true(before > 0);
 }
 
-static void people_name_states(void **state) {
-    lifelong *f = *state;
+KINDS_TEST(people_name_states) {
     char name[REEF_NAME_BYTES_MAX + 1];
     make_pool(f, 1);
     feed_kind(f, 0, LONG, 1);
@@ -99,7 +97,4 @@ static void people_name_states(void **state) {
               "no state 'another': a state is now");
 }
 
-#define STATE_TEST(name)                                                                           \
-    cmocka_unit_test_setup_teardown(name, lifelong_setup_kinds, lifelong_teardown)
-
-TESTS(STATE_TEST(the_newest_state_that_was_there), STATE_TEST(people_name_states))
+RUN_TESTS

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-static void every_kind_and_score_learns(void **state) {
+PLAIN_TEST(every_kind_and_score_learns) {
     static const char *const EXPERTS[] = {"gelu", "relu", "glu"};
     static const char *const SCORES[] = {"softmax", "sigmoid", "relu"};
     for (size_t i = 0; i < 9; i++) {
@@ -27,8 +27,7 @@ static void every_kind_and_score_learns(void **state) {
     }
 }
 
-static void frozen_experts_do_not_change_by_one_bit(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(frozen_experts_do_not_change_by_one_bit) {
     uint64_t changed;
     reef_key key = {.db = REEF_DB_EXPERTS, .generation = 0, .layer = 1, .block = 0};
     size_t row = 2 * 16, count = 36 * row;
@@ -56,8 +55,7 @@ static void frozen_experts_do_not_change_by_one_bit(void **state) {
     assert_int_equal(reef_trainer_freeze(f->trainer, &freeze, &changed, &why), REEF_ERR_INVALID);
 }
 
-static void a_grown_generation_goes_on_learning(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_grown_generation_goes_on_learning) {
     make_pool(f, 2);
     feed_kind(f, 0, 6000, 3);
     assert_int_equal(reef_trainer_grow(f->trainer, 6, &why), REEF_ERR_INVALID);
@@ -100,14 +98,13 @@ static double drift_on_leaking_tokens(bool forgotten) {
     return sum;
 }
 
-static void the_retain_term_keeps_what_leaks_small(void **state) {
+PLAIN_TEST(the_retain_term_keeps_what_leaks_small) {
     double without = drift_on_leaking_tokens(true), with = drift_on_leaking_tokens(false);
     assert_true(without > 0.0);
     assert_true(with < 0.9 * without);
 }
 
-static void the_running_statistics_of_queries_move(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(the_running_statistics_of_queries_move) {
     float mean[16];
     reef_key key = {.db = REEF_DB_TENSORS, .generation = 0, .name = "block1.bn_mean"};
     make_pool(f, 1);
@@ -121,8 +118,7 @@ static void the_running_statistics_of_queries_move(void **state) {
     assert_int_equal(moved, 16);
 }
 
-static void a_name_that_is_not_utf8_is_no_source(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(a_name_that_is_not_utf8_is_no_source) {
     uint8_t text[200];
     size_t taken = 1;
     make_pool(f, 1);
@@ -170,13 +166,12 @@ static void check_divergence(lifelong *f, const char *ffw) {
     remove_pool(f);
 }
 
-static void training_that_diverges_is_reported_and_not_kept(void **state) {
-    lifelong *f = *state;
+LIFELONG_TEST(training_that_diverges_is_reported_and_not_kept) {
     check_divergence(f, "d");
     check_divergence(f, "p");
 }
 
-static void the_reservoir_is_a_uniform_sample(void **state) {
+PLAIN_TEST(the_reservoir_is_a_uniform_sample) {
     reef_config config = lifelong_config();
     reef_reservoir reservoir;
     must(reef_reservoir_init(&reservoir, &config, &why));
@@ -208,18 +203,4 @@ static void the_reservoir_is_a_uniform_sample(void **state) {
     reef_reservoir_release(&reservoir);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lifelong_setup, lifelong_teardown)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_and_score_learns),
-        TEST(frozen_experts_do_not_change_by_one_bit),
-        TEST(a_grown_generation_goes_on_learning),
-        cmocka_unit_test(the_retain_term_keeps_what_leaks_small),
-        TEST(the_running_statistics_of_queries_move),
-        TEST(a_name_that_is_not_utf8_is_no_source),
-        TEST(training_that_diverges_is_reported_and_not_kept),
-        cmocka_unit_test(the_reservoir_is_a_uniform_sample),
-    };
-    return cmocka_run_group_tests_name("trainer training", tests, NULL, NULL);
-}
+RUN_TESTS

@@ -53,13 +53,14 @@ static void assert_imports_to_the_bit(pair *p) {
     assert_sound(p->b);
 }
 
-static void another_pool_computes_the_same_bits(void **state) {
-    assert_imports_to_the_bit(*state);
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, pair *p)
+
+FIXTURE_TEST(another_pool_computes_the_same_bits) {
+    assert_imports_to_the_bit(p);
 }
 
 // Rows of int8 with a third vector, dense blocks with corrections of their own.
-static void and_with_every_kind_of_tensor(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(and_with_every_kind_of_tensor) {
     choose(&p->a->config, "ffw", "pd");
     choose(&p->a->config, "d_ffw", "24");
     choose(&p->a->config, "expert", "glu");
@@ -67,15 +68,13 @@ static void and_with_every_kind_of_tensor(void **state) {
     assert_imports_to_the_bit(p);
 }
 
-static void and_with_rows_of_int8(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(and_with_rows_of_int8) {
     choose(&p->a->config, "seal_dtype", "int8");
     assert_imports_to_the_bit(p);
 }
 
 // A grid that is smaller than that of the open generation leaves no block of it behind.
-static void an_imported_generation_may_be_smaller_than_the_open_one(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(an_imported_generation_may_be_smaller_than_the_open_one) {
     p->a->config.side_new = 3;
     start(p);
     open_again(p->b, 1);
@@ -89,8 +88,7 @@ static void an_imported_generation_may_be_smaller_than_the_open_one(void **state
 }
 
 // Where the pool has learned something itself: another number, the same content.
-static void under_another_number_it_is_the_same_generation(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(under_another_number_it_is_the_same_generation) {
     start(p);
     learn(p->b, 2);
     reef_import import = import_one(p->b, p->one);
@@ -105,8 +103,7 @@ static void under_another_number_it_is_the_same_generation(void **state) {
 
 // Its gate was fitted on kinds 0 and 1, and takes kind 2 for the newer: here that would be in the
 // way.
-static void a_stricter_gate_leaves_what_the_pool_has_learned(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(a_stricter_gate_leaves_what_the_pool_has_learned) {
     reef_import import;
     start(p);
     learn(p->b, 2);
@@ -129,8 +126,7 @@ static void a_stricter_gate_leaves_what_the_pool_has_learned(void **state) {
     assert_sound(p->b);
 }
 
-static void it_may_stay_where_it_lies_in_the_map(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(it_may_stay_where_it_lies_in_the_map) {
     forget_memories(p->a); // they have to be in memory
     start(p);
     close_pool(p->b);
@@ -158,8 +154,7 @@ static void it_may_stay_where_it_lies_in_the_map(void **state) {
     assert_memory_equal(commit(p->a).root, in_place.root, REEF_HASH_BYTES);
 }
 
-static void training_goes_on_as_from_any_commit(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(training_goes_on_as_from_any_commit) {
     start(p);
     close_pool(p->a);
     temp_dir_remove(p->a->pool);
@@ -207,12 +202,12 @@ static void assert_memory_travels(pair *p, const char *share) {
     assert_sound(p->b);
 }
 
-static void a_memory_travels_with_its_generation(void **state) {
-    assert_memory_travels(*state, "1");
+FIXTURE_TEST(a_memory_travels_with_its_generation) {
+    assert_memory_travels(p, "1");
 }
 
-static void and_where_there_is_no_net(void **state) {
-    assert_memory_travels(*state, "0");
+FIXTURE_TEST(and_where_there_is_no_net) {
+    assert_memory_travels(p, "0");
 }
 
 static void copy_pool(const char *from, const char *to) {
@@ -250,8 +245,7 @@ static void refuses_it(pair *p, const char *words) {
     must_fail(import_of(p->b, p->one, NULL, &import, &why), REEF_ERR_INVALID, words);
 }
 
-static void a_pool_that_cannot_ask_a_memory_refuses_it(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(a_pool_that_cannot_ask_a_memory_refuses_it) {
     begin_without(p);
     begin_with(p->b, p->other, "0", "1");
     refuses_it(p, "context_memory 0");
@@ -269,8 +263,7 @@ static void a_pool_that_cannot_ask_a_memory_refuses_it(void **state) {
 }
 
 // Its net answers alone where its gate fires.
-static void a_generation_without_a_memory_joins_a_pool_with_memories(void **state) {
-    pair *p = *state;
+FIXTURE_TEST(a_generation_without_a_memory_joins_a_pool_with_memories) {
     forget_memories(p->a);
     start(p);
     copy_pool(p->b->pool, p->other);
@@ -284,15 +277,4 @@ static void a_generation_without_a_memory_joins_a_pool_with_memories(void **stat
     assert_sound(p->b);
 }
 
-TESTS(SET_UP(another_pool_computes_the_same_bits),
-      SET_UP(and_with_every_kind_of_tensor),
-      SET_UP(and_with_rows_of_int8),
-      SET_UP(an_imported_generation_may_be_smaller_than_the_open_one),
-      SET_UP(under_another_number_it_is_the_same_generation),
-      SET_UP(a_stricter_gate_leaves_what_the_pool_has_learned),
-      SET_UP(it_may_stay_where_it_lies_in_the_map),
-      SET_UP(training_goes_on_as_from_any_commit),
-      SET_UP(a_memory_travels_with_its_generation),
-      SET_UP(and_where_there_is_no_net),
-      SET_UP(a_pool_that_cannot_ask_a_memory_refuses_it),
-      SET_UP(a_generation_without_a_memory_joins_a_pool_with_memories))
+RUN_TESTS
