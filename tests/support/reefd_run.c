@@ -180,6 +180,7 @@ void write_mode(const char *path, const char *text, mode_t mode) {
 
 size_t times_in(const char *text, const char *words) {
     size_t count = 0;
+    assert_true(*words != '\0');
     for (const char *at = text; (at = strstr(at, words)) != NULL; at += strlen(words)) count++;
     return count;
 }

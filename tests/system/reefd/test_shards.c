@@ -549,7 +549,7 @@ static void what_cannot_be_divided(void **state) {
     refuses(box, "pool", "no", 5, "5 ranks are more than the 4 windows of a step");
     refuses(box, "pool", "no", 0, "must be an integer, 1 to");
     refuses(box, "nothing", "no", 2, "there is no pool at nothing, and no rank-0");
-    refuses(box, "pool", "pool/in", 2, "");
+    refuses(box, "pool", "pool/in", 2, "the directory above it is a pool");
     shell("$REEF init memories --net-share 0 >made.txt && cp -a pool old");
     refuses(box, "memories", "no", 2, "it is not a model of text with experts");
     put_format("old", 3, true);
