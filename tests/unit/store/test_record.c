@@ -172,7 +172,6 @@ POOL_TEST(payloads_of_all_types_and_sizes_come_back) {
     pool_check(f->store);
 }
 
-
 POOL_TEST(records_are_located_without_being_read) {
     static uint8_t payload[20000];
     const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1, .layer = 2, .block = 3};
