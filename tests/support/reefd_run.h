@@ -52,9 +52,12 @@ int sandbox_teardown(void **state);
 /** For several tests of one daemon, which each leaves training: it stops, and its pool is sound. */
 int sandbox_stop(void **state);
 /** A test in a sandbox that `setup` of its file, or another one, has made. */
+#define BOX_TEST_OF(name, setup) TEST_WITH(name, setup, sandbox_teardown, sandbox *box)
+#define BOX_TEST(name) BOX_TEST_OF(name, setup)
+#define NEW_BOX_TEST(name) BOX_TEST_OF(name, sandbox_setup)
+/** The same in a list, of files with a second list. */
 #define BOX_OF(test, setup) cmocka_unit_test_setup_teardown(test, setup, sandbox_teardown)
 #define BOX(test) BOX_OF(test, setup)
-#define NEW_BOX(test) BOX_OF(test, sandbox_setup)
 
 /** Sentences of made-up words; equal seeds give equal text. */
 void write_text(const char *path, size_t bytes, uint64_t seed);

@@ -89,16 +89,4 @@ static inline int test_run(CMFixtureFunction make, CMFixtureFunction remove) {
     }
 #define RUN_TESTS RUN_TESTS_IN(NULL, NULL)
 
-/** A test by itself, and one between the `setup` and the `teardown` of its file. */
-#define ALONE(test) cmocka_unit_test(test)
-#define SET_UP(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
-/** The program: its tests, in a world that is made once, or in none. */
-#define WORLD_TESTS(make, remove, ...)                                                             \
-    int main(void) {                                                                               \
-        const struct CMUnitTest tests[] = {__VA_ARGS__};                                           \
-        return cmocka_run_group_tests(tests, make, remove);                                        \
-    }
-#define TESTS(...) WORLD_TESTS(NULL, NULL, __VA_ARGS__)
-
 #endif

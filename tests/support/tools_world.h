@@ -19,6 +19,9 @@ typedef struct world {
     char *pool, *english, *code, *empty, *missing, *not_a_pool;
 } world;
 
+/** A test of a file whose last line makes the world. */
+#define WORLD_TEST(name) TEST_WITH(name, NULL, NULL, world *w)
+
 /** Kept, as all that these functions return. */
 static inline char *formatted(const char *format, ...) {
     va_list arguments;

@@ -110,8 +110,7 @@ static void check(const answer *a, const world *w, const program *p) {
     if (found == absent) fail_msg("reef %s: '%s' in %s%s", a->typed, a->says, p->out, p->err);
 }
 
-static void each_is_answered(void **state) {
-    const world *w = *state;
+WORLD_TEST(each_is_answered) {
     for (size_t i = 0; i < sizeof(ANSWERS) / sizeof(ANSWERS[0]); i++) {
         const char *argv[ARGUMENTS_MAX] = {REEF_BINARY};
         size_t count = 1;
@@ -126,4 +125,4 @@ static void each_is_answered(void **state) {
     }
 }
 
-WORLD_TESTS(world_make, world_remove, ALONE(each_is_answered))
+RUN_TESTS_IN(world_make, world_remove)

@@ -69,8 +69,9 @@ static bool is_there(const memory_world *m, const char *name) {
     return access(path, F_OK) == 0;
 }
 
-static void a_file_becomes_an_archive_and_comes_back(void **state) {
-    const memory_world *m = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, NULL, NULL, memory_world *m)
+
+FIXTURE_TEST(a_file_becomes_an_archive_and_comes_back) {
     program p = reef("compress", m->pool, m->world->english, "--as-of", "0", NULL);
     assert_int_equal(p.code, 0);
     const char *says[] = {"archive   ", "english.txt.reef", "bits per byte",
@@ -93,8 +94,7 @@ static void a_file_becomes_an_archive_and_comes_back(void **state) {
     assert_shell(m, "test $(wc -c < english.txt.reef) -lt 400 && ! ls | grep part");
 }
 
-static void programs_are_answered_in_json(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(programs_are_answered_in_json) {
     char *archive = path_in(m->world->directory, "j.reef"),
          *back = path_in(m->world->directory, "j.c");
     json_t *answer = reef_json("compress", m->pool, m->world->code, "--out", archive, NULL);
@@ -114,8 +114,7 @@ static void programs_are_answered_in_json(void **state) {
                    "> /dev/null");
 }
 
-static void standard_input_and_output_are_files_too(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(standard_input_and_output_are_files_too) {
     assert_shell(m, "$REEF compress memory --as-of 0 < code.c > s.reef && test -s s.reef");
     assert_shell(m, "$REEF compress memory - --as-of 0 --out - < code.c | cmp - s.reef");
     assert_shell(m, "$REEF compress memory code.c --as-of 0 --out - | cmp - s.reef");
@@ -135,8 +134,7 @@ static void standard_input_and_output_are_files_too(void **state) {
                  "0 --piece 4K --out s4.reef; done; test -s s4.reef");
 }
 
-static void an_option_has_a_letter(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(an_option_has_a_letter) {
     assert_shell(m, "$REEF compress memory code.c --as-of 0 -o l.reef && $REEF compress memory "
                     "code.c --as-of 0 -ol2.reef && cmp l.reef l2.reef");
     assert_shell(m, "$REEF expand -o l memory l.reef && cmp l code.c");
@@ -149,15 +147,13 @@ static void an_option_has_a_letter(void **state) {
     assert_refused(m, 64, "unknown option '-o'", "$REEF status memory -o l");
 }
 
-static void an_empty_file_stays_empty(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(an_empty_file_stays_empty) {
     assert_shell(m, "$REEF compress memory empty --as-of 0 && rm empty && "
                     "$REEF expand memory empty.reef && test -e empty && ! test -s empty");
     assert_shell(m, "$REEF expand memory empty.reef --range 0-0 | cmp - empty");
 }
 
-static void who_names_no_state_is_told_which(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(who_names_no_state_is_told_which) {
     program p;
     shell(&p, m, "$REEF compress memory code.c --out told.reef");
     assert_int_equal(p.code, 0);
@@ -166,8 +162,7 @@ static void who_names_no_state_is_told_which(void **state) {
     assert_non_null(strstr(p.err, "reef snapshot create"));
 }
 
-static void a_dry_run_writes_nothing(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(a_dry_run_writes_nothing) {
     program p;
     shell(&p, m, "$REEF compress memory code.c --as-of 0 --out dry.reef --dry-run");
     assert_int_equal(p.code, 0);
@@ -180,8 +175,7 @@ static void a_dry_run_writes_nothing(void **state) {
     assert_false(is_there(m, "wet"));
 }
 
-static void what_cannot_be_done_is_said_in_one_line(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(what_cannot_be_done_is_said_in_one_line) {
     assert_shell(m, "$REEF compress memory code.c --as-of 0 --out r.reef");
     assert_shell(m, "$REEF compress memory code.c --as-of kept --out kept.reef");
     assert_shell(m, "head -c 150 r.reef > cut.reef; cp r.reef long.reef; echo >> long.reef");
@@ -234,8 +228,7 @@ static void what_cannot_be_done_is_said_in_one_line(void **state) {
 
 // ---- the same for ever --------------------------------------------------------------------------
 
-static void every_kernel_writes_and_reads_the_same_archive(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(every_kernel_writes_and_reads_the_same_archive) {
     static const char *const ISAS[] = {"scalar", "avx2", "avx512"};
     assert_shell(m, "cat english.txt code.c english.txt > both && for s in 0 kept; do "
                     "$REEF compress memory both --as-of $s -o both.$s || exit 1; done");
@@ -250,8 +243,7 @@ static void every_kernel_writes_and_reads_the_same_archive(void **state) {
 }
 
 // Each command is a process of its own.
-static void an_archive_outlives_training_sealing_and_copies(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(an_archive_outlives_training_sealing_and_copies) {
     assert_shell(m, "cat code.c english.txt code.c > old && $REEF compress memory old --as-of 0 -o "
                     "old.0 && $REEF compress memory old --as-of kept -o old.kept");
     assert_shell(m, "cp -r memory on && $REEF train on english.txt both code.c "
@@ -263,8 +255,7 @@ static void an_archive_outlives_training_sealing_and_copies(void **state) {
 }
 
 // Its number is another one in the pool that it comes to.
-static void an_archive_goes_with_its_generation(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(an_archive_goes_with_its_generation) {
     assert_shell(m, "for i in 0 1 2; do tail -c +$((i * 4000 + 1)) '" REEF_TEST_DATA_DIR
                     "/../README.md' | head -c 4000 > part.$i; done");
     assert_shell(m, "cp -r other from && $REEF train from part.0 && $REEF seal from && "
@@ -277,8 +268,7 @@ static void an_archive_goes_with_its_generation(void **state) {
 }
 
 // What a memory says of a text is what its archive takes.
-static void an_archive_is_as_long_as_eval_says(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(an_archive_is_as_long_as_eval_says) {
     assert_shell(m, "$REEF init alone-memory --context-memory 4M --net-share 0 --boundaries given "
                     "--d-model 16 --layers 1 --side 4 --topk 2 --heads 2 --attention-heads 2 "
                     "--d-key 8 && head -c 40000 '" REEF_TEST_DATA_DIR "/../README.md' > whole && "
@@ -298,8 +288,7 @@ static void an_archive_is_as_long_as_eval_says(void **state) {
     assert_true((double)info.st_size >= bytes);
 }
 
-static void whatever_goes_wrong_leaves_nothing(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(whatever_goes_wrong_leaves_nothing) {
     assert_shell(m, "$REEF compress memory code.c --as-of 0 --out w.reef");
     assert_refused(m, 73, "cannot write standard output",
                    "$REEF expand memory w.reef --out - "
@@ -317,8 +306,7 @@ static void whatever_goes_wrong_leaves_nothing(void **state) {
                     "test $? -ne 0 && test ! -e i.reef && test ! -e i.reef.part");
 }
 
-static void a_full_disk_is_an_error_that_leaves_nothing(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(a_full_disk_is_an_error_that_leaves_nothing) {
     char *disk = path_in(m->world->directory, "disk"), *filler = path_in(disk, "filler");
     assert_int_equal(mkdir(disk, 0700), 0);
     if (small_disk_mount(disk, "64k")) {
@@ -336,8 +324,7 @@ static void a_full_disk_is_an_error_that_leaves_nothing(void **state) {
 }
 
 // There is room for the beginning of an archive, and none for the rest.
-static void a_disk_that_gets_full_leaves_what_was_there(void **state) {
-    const memory_world *m = *state;
+FIXTURE_TEST(a_disk_that_gets_full_leaves_what_was_there) {
     char *disk = path_in(m->world->directory, "narrow");
     assert_int_equal(mkdir(disk, 0700), 0);
     if (small_disk_mount(disk, "64k")) {
@@ -362,20 +349,4 @@ static void a_disk_that_gets_full_leaves_what_was_there(void **state) {
     }
 }
 
-WORLD_TESTS(setup,
-            teardown,
-            ALONE(a_file_becomes_an_archive_and_comes_back),
-            ALONE(programs_are_answered_in_json),
-            ALONE(standard_input_and_output_are_files_too),
-            ALONE(an_option_has_a_letter),
-            ALONE(an_empty_file_stays_empty),
-            ALONE(who_names_no_state_is_told_which),
-            ALONE(a_dry_run_writes_nothing),
-            ALONE(what_cannot_be_done_is_said_in_one_line),
-            ALONE(every_kernel_writes_and_reads_the_same_archive),
-            ALONE(an_archive_outlives_training_sealing_and_copies),
-            ALONE(an_archive_goes_with_its_generation),
-            ALONE(an_archive_is_as_long_as_eval_says),
-            ALONE(whatever_goes_wrong_leaves_nothing),
-            ALONE(a_full_disk_is_an_error_that_leaves_nothing),
-            ALONE(a_disk_that_gets_full_leaves_what_was_there))
+RUN_TESTS_IN(setup, teardown)

@@ -16,7 +16,7 @@
 
 // ---- help ---------------------------------------------------------------------------------------
 
-static void every_command_explains_itself_with_an_example(void **state) {
+PLAIN_TEST(every_command_explains_itself_with_an_example) {
     size_t count;
     const reef_cli_command *commands = reef_cli_commands(&count);
     assert_true(count > 0);
@@ -39,7 +39,7 @@ static void every_command_explains_itself_with_an_example(void **state) {
     }
 }
 
-static void help_lists_every_command(void **state) {
+PLAIN_TEST(help_lists_every_command) {
     program bare, help;
     bare = reef(NULL);
     help = reef("help", NULL);
@@ -59,7 +59,7 @@ static void help_lists_every_command(void **state) {
     for (size_t i = 0; i < count; i++) assert_non_null(strstr(help.out, commands[i].name));
 }
 
-static void the_first_word_of_several_commands_lists_them(void **state) {
+PLAIN_TEST(the_first_word_of_several_commands_lists_them) {
     json_t *document = reef_json("help", "snapshot", NULL);
     size_t i, listed = 0, count;
     json_t *one;
@@ -71,7 +71,7 @@ static void the_first_word_of_several_commands_lists_them(void **state) {
     assert_int_equal(listed, 0);
 }
 
-static void every_field_of_a_model_is_an_option_of_init(void **state) {
+PLAIN_TEST(every_field_of_a_model_is_an_option_of_init) {
     program p, few;
     few = reef("init", "--help", NULL);
     size_t shown = 0, count;
@@ -91,8 +91,7 @@ static void every_field_of_a_model_is_an_option_of_init(void **state) {
 
 // ---- answers for programs -----------------------------------------------------------------------
 
-static void every_json_answer_is_one_document_with_its_keys(void **state) {
-    world *w = *state;
+WORLD_TEST(every_json_answer_is_one_document_with_its_keys) {
     char *fresh = path_in(w->directory, "json-pool"), *out = path_in(w->directory, "json-report");
     char *domain = formatted("english=%s", w->english), *code = formatted("code=%s", w->code);
     expect_keys(reef_json("init", fresh, TINY_OPTIONS, NULL),
@@ -133,8 +132,7 @@ static double cell(const json_t *document, size_t row, size_t column) {
         json_array_get(json_array_get(json_at(document, "matrix"), row), column));
 }
 
-static void the_matrix_holds_what_eval_says_state_by_state(void **state) {
-    world *w = *state;
+WORLD_TEST(the_matrix_holds_what_eval_says_state_by_state) {
     json_t *document = reef_json("eval", w->pool, "--matrix", w->english, w->code, NULL);
     assert_int_equal(length(document, "matrix"), 3);
     static const char *const STATES[] = {"0", "1", "now"};
@@ -146,14 +144,12 @@ static void the_matrix_holds_what_eval_says_state_by_state(void **state) {
     assert_true(cell(document, 0, 1) != cell(document, 2, 1));
 }
 
-static void a_snapshot_is_evaluated_as_it_was(void **state) {
-    world *w = *state;
+WORLD_TEST(a_snapshot_is_evaluated_as_it_was) {
     assert_true(eval_bits(w, "kept", w->code) != eval_bits(w, "now", w->code));
     assert_true(isfinite(eval_bits(w, "kept", w->code)));
 }
 
-static void lines_of_score_add_up_to_the_whole(void **state) {
-    world *w = *state;
+WORLD_TEST(lines_of_score_add_up_to_the_whole) {
     json_t *document = reef_json("score", w->pool, "--top", "0", w->english, NULL);
     double sum = 0;
     size_t index;
@@ -167,8 +163,7 @@ static void lines_of_score_add_up_to_the_whole(void **state) {
     assert_true(fabs(sum - 8 - number(document, "bits")) < 1e-3 * sum);
 }
 
-static void the_most_surprising_lines_come_first(void **state) {
-    world *w = *state;
+WORLD_TEST(the_most_surprising_lines_come_first) {
     json_t *document = reef_json("score", w->pool, "--top", "3", w->english, NULL);
     json_t *lines = json_at(document, "lines");
     assert_int_equal(json_array_size(lines), 3);
@@ -177,8 +172,7 @@ static void the_most_surprising_lines_come_first(void **state) {
                     number(json_array_get(lines, i), "surplus_bits"));
 }
 
-static void one_line_is_a_line(void **state) {
-    world *w = *state;
+WORLD_TEST(one_line_is_a_line) {
     char *file = path_in(w->directory, "line");
     write_file(file, "the sea\n");
     program p = reef("score", w->pool, file, NULL);
@@ -188,8 +182,7 @@ static void one_line_is_a_line(void **state) {
 }
 
 // Its bits are those of its own bytes: it has no line end to predict.
-static void a_line_without_an_end_has_the_rate_of_its_bytes(void **state) {
-    world *w = *state;
+WORLD_TEST(a_line_without_an_end_has_the_rate_of_its_bytes) {
     char *file = path_in(w->directory, "endless");
     for (int last = 0; last < 2; last++) {
         write_file(file, last ? "the sea\nhello" : "hello");
@@ -231,8 +224,7 @@ static void both_refuse(int code, const char *says, const char *const *words) {
 #define BOTH_REFUSE(code, says, ...)                                                               \
     both_refuse(code, says, (const char *const[]){__VA_ARGS__, NULL})
 
-static void a_dry_run_refuses_what_the_command_refuses(void **state) {
-    world *w = *state;
+WORLD_TEST(a_dry_run_refuses_what_the_command_refuses) {
     char *fresh = path_in(w->directory, "fresh"), *full = path_in(w->directory, "full");
     char *layer = path_in(w->directory, "layer");
     char long_name[101] = {0};
@@ -250,8 +242,7 @@ static void a_dry_run_refuses_what_the_command_refuses(void **state) {
     BOTH_REFUSE(64, "a layer by itself", "train", layer, w->english);
 }
 
-static void the_same_seed_generates_the_same_text(void **state) {
-    world *w = *state;
+WORLD_TEST(the_same_seed_generates_the_same_text) {
     json_t *first =
         reef_json("generate", w->pool, "--prompt", "the", "--bytes", "40", "--seed", "5", NULL);
     json_t *same =
@@ -263,8 +254,7 @@ static void the_same_seed_generates_the_same_text(void **state) {
     assert_int_equal(strlen(string(first, "generated_hex")), 80);
 }
 
-static void usage_counts_every_selection_of_every_layer(void **state) {
-    world *w = *state;
+WORLD_TEST(usage_counts_every_selection_of_every_layer) {
     json_t *document = reef_json("usage", w->pool, "--generation", "0", NULL);
     json_t *layers = json_at(document, "layers");
     assert_int_equal(json_array_size(layers), 1); // the second block is dense
@@ -296,8 +286,7 @@ static json_t *report_with(world *w, const char *sealed) {
     return document;
 }
 
-static void report_measures_forgetting_as_it_is_defined(void **state) {
-    world *w = *state;
+WORLD_TEST(report_measures_forgetting_as_it_is_defined) {
     double own = eval_bits(w, "0", w->english), now = eval_bits(w, "now", w->english);
     char *sealed = formatted("english=%.17g", own), *off = formatted("english@0=%.17g", own + 0.25);
     json_t *exact = report_with(w, sealed), *changed = report_with(w, off);
@@ -312,8 +301,7 @@ static void report_measures_forgetting_as_it_is_defined(void **state) {
 }
 
 // A terminal obeys some bytes of a name, and neither JSON nor SVG bears all of them.
-static void names_of_any_bytes_are_shown_as_text(void **state) {
-    world *w = *state;
+WORLD_TEST(names_of_any_bytes_are_shown_as_text) {
     char *out = path_in(w->directory, "named"), *file = path_in(w->directory, "e\033[31mx\xff");
     assert_int_equal(link(w->english, file), 0);
     char *domain = formatted("e\033[31mx\xff=%s", file), *svg = path_in(out, "report.svg");
@@ -348,8 +336,7 @@ static char *root_of(const char *pool) {
     return formatted("%s", string(document, "root"));
 }
 
-static void dry_runs_change_nothing(void **state) {
-    world *w = *state;
+WORLD_TEST(dry_runs_change_nothing) {
     char *before = root_of(w->pool);
     (void)reef_json("seal", w->pool, "--dry-run", NULL);
     (void)reef_json("grow", w->pool, "--side", "9", "--dry-run", NULL);
@@ -367,8 +354,7 @@ static void dry_runs_change_nothing(void **state) {
     assert_int_equal(generation_count(w->pool), 2);
 }
 
-static void seal_grow_freeze_and_snapshot_do_what_they_say(void **state) {
-    world *w = *state;
+WORLD_TEST(seal_grow_freeze_and_snapshot_do_what_they_say) {
     char *pool = trained_pool(w, "changed");
     json_t *grown = reef_json("grow", pool, "--side", "6", NULL);
     assert_int_equal(integer(grown, "experts_added"), 6 * 6 - TINY_SIDE_NEW * TINY_SIDE_NEW);
@@ -398,8 +384,7 @@ static void seal_grow_freeze_and_snapshot_do_what_they_say(void **state) {
     assert_true(is_sound(pool));
 }
 
-static void a_dry_seal_names_the_size_that_is_opened(void **state) {
-    const world *w = *state;
+WORLD_TEST(a_dry_seal_names_the_size_that_is_opened) {
     program p;
     char *pool = trained_pool(w, "dry");
     p = reef("seal", pool, "--dry-run", NULL);
@@ -410,8 +395,7 @@ static void a_dry_seal_names_the_size_that_is_opened(void **state) {
     assert_int_equal(integer(sealed, "opened.side"), TINY_SIDE_NEW);
 }
 
-static void seal_rounds_when_asked_for(void **state) {
-    world *w = *state;
+WORLD_TEST(seal_rounds_when_asked_for) {
     char *pool = trained_pool(w, "rounded");
     program refused, said;
     program_run(&refused,
@@ -440,16 +424,14 @@ static void seal_rounds_when_asked_for(void **state) {
     assert_true(is_sound(pool));
 }
 
-static void init_takes_an_empty_directory(void **state) {
-    world *w = *state;
+WORLD_TEST(init_takes_an_empty_directory) {
     char *pool = path_in(w->directory, "mounted");
     assert_int_equal(mkdir(pool, 0700), 0);
     make_pool(pool);
     assert_int_equal(generation_count(pool), 1);
 }
 
-static void a_path_need_not_be_utf8(void **state) {
-    world *w = *state;
+WORLD_TEST(a_path_need_not_be_utf8) {
     char *pool = path_in(w->directory, "p\351");
     json_t *made = reef_json("init", pool, TINY_OPTIONS, NULL);
     assert_non_null(strstr(string(made, "pool"), "p\\xe9"));
@@ -457,8 +439,7 @@ static void a_path_need_not_be_utf8(void **state) {
     (void)reef_json("verify", pool, NULL);
 }
 
-static void the_pool_may_be_named_in_three_ways(void **state) {
-    world *w = *state;
+WORLD_TEST(the_pool_may_be_named_in_three_ways) {
     json_t *first = reef_json("eval", w->pool, w->english, NULL);
     json_t *option = reef_json("eval", "--pool", w->pool, w->english, NULL);
     assert_int_equal(setenv("REEF_POOL", w->pool, 1), 0);
@@ -521,8 +502,7 @@ static void expect_mistake(const world *w, const mistake *m) {
     assert_int_equal(count_files(w->directory), files);
 }
 
-static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void **state) {
-    world *w = *state;
+WORLD_TEST(mistakes_are_named_in_one_line_and_leave_everything_as_it_was) {
     char *domain = formatted("e=%s", w->english), *out = path_in(w->directory, "not-made");
     char *code = formatted("c=%s", w->code);
     char *root = root_of(w->pool);
@@ -597,7 +577,7 @@ static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void *
     assert_string_equal(root, after);
 }
 
-static void an_unknown_instruction_set_is_refused(void **state) {
+PLAIN_TEST(an_unknown_instruction_set_is_refused) {
     program p;
     assert_int_equal(setenv("REEF_ISA", "abacus", 1), 0);
     p = reef("version", NULL);
@@ -606,8 +586,7 @@ static void an_unknown_instruction_set_is_refused(void **state) {
     assert_non_null(strstr(p.err, "abacus"));
 }
 
-static void a_damaged_pool_is_reported_and_ends_with_65(void **state) {
-    world *w = *state;
+WORLD_TEST(a_damaged_pool_is_reported_and_ends_with_65) {
     char *pool = path_in(w->directory, "damaged");
     make_pool(pool);
     char *data = path_in(pool, "data.mdb");
@@ -624,8 +603,7 @@ static void a_damaged_pool_is_reported_and_ends_with_65(void **state) {
     assert_non_null(strstr(p.err, "damaged"));
 }
 
-static void output_that_cannot_be_written_is_an_error(void **state) {
-    const world *w = *state;
+WORLD_TEST(output_that_cannot_be_written_is_an_error) {
     if (access("/dev/full", W_OK) != 0) skip();
     program p;
     const char *argv[] = {"/bin/sh", "-c", "exec " REEF_BINARY " help > /dev/full", NULL};
@@ -640,34 +618,5 @@ static void output_that_cannot_be_written_is_an_error(void **state) {
 
 int main(void) {
     reef_cmd_install();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_command_explains_itself_with_an_example),
-        cmocka_unit_test(help_lists_every_command),
-        cmocka_unit_test(the_first_word_of_several_commands_lists_them),
-        cmocka_unit_test(every_field_of_a_model_is_an_option_of_init),
-        cmocka_unit_test(every_json_answer_is_one_document_with_its_keys),
-        cmocka_unit_test(the_matrix_holds_what_eval_says_state_by_state),
-        cmocka_unit_test(a_snapshot_is_evaluated_as_it_was),
-        cmocka_unit_test(lines_of_score_add_up_to_the_whole),
-        cmocka_unit_test(the_most_surprising_lines_come_first),
-        cmocka_unit_test(one_line_is_a_line),
-        cmocka_unit_test(a_dry_run_refuses_what_the_command_refuses),
-        cmocka_unit_test(a_line_without_an_end_has_the_rate_of_its_bytes),
-        cmocka_unit_test(the_same_seed_generates_the_same_text),
-        cmocka_unit_test(usage_counts_every_selection_of_every_layer),
-        cmocka_unit_test(report_measures_forgetting_as_it_is_defined),
-        cmocka_unit_test(names_of_any_bytes_are_shown_as_text),
-        cmocka_unit_test(dry_runs_change_nothing),
-        cmocka_unit_test(seal_grow_freeze_and_snapshot_do_what_they_say),
-        cmocka_unit_test(a_dry_seal_names_the_size_that_is_opened),
-        cmocka_unit_test(seal_rounds_when_asked_for),
-        cmocka_unit_test(init_takes_an_empty_directory),
-        cmocka_unit_test(a_path_need_not_be_utf8),
-        cmocka_unit_test(the_pool_may_be_named_in_three_ways),
-        cmocka_unit_test(mistakes_are_named_in_one_line_and_leave_everything_as_it_was),
-        cmocka_unit_test(an_unknown_instruction_set_is_refused),
-        cmocka_unit_test(a_damaged_pool_is_reported_and_ends_with_65),
-        cmocka_unit_test(output_that_cannot_be_written_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, world_make, world_remove);
+    return test_run(world_make, world_remove);
 }

@@ -5,8 +5,7 @@
 
 // ---- mistakes -----------------------------------------------------------------------------------
 
-static void every_mistake_of_a_file_is_named_with_its_line(void **state) {
-    world *w = *state;
+WORLD_TEST(every_mistake_of_a_file_is_named_with_its_line) {
     char *file = path_in(w->directory, "mistakes.ini");
     write_file(file,
                "[reefd]\npool = p\ncomit-steps = 4\nnonsense\nstay = perhaps\nsource = pusch:web\n"
@@ -41,8 +40,7 @@ static void every_mistake_of_a_file_is_named_with_its_line(void **state) {
     assert_int_equal(p.code, 66);
 }
 
-static void a_layer_is_reported_as_it_is_made(void **state) {
-    world *w = *state;
+WORLD_TEST(a_layer_is_reported_as_it_is_made) {
     char *pool = path_in(w->directory, "a-layer");
     program p;
     json_t *plan = reef_json("init", pool, "--model", "layer", "--d-model", "8", "--side", "5",
@@ -66,8 +64,7 @@ static json_t *chosen(const world *w, const char *option, const char *value) {
     return reef_json("init", w->missing, "--dry-run", option, value, NULL);
 }
 
-static void memory_chooses_the_largest_size_that_leaves_half_of_it(void **state) {
-    world *w = *state;
+WORLD_TEST(memory_chooses_the_largest_size_that_leaves_half_of_it) {
     static const char *const SIZES[] = {"small", "medium", "large"};
     uint64_t before = 0;
     for (size_t i = 0; i < 3; i++) {
@@ -86,8 +83,7 @@ static void memory_chooses_the_largest_size_that_leaves_half_of_it(void **state)
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
 
-static void a_size_chooses_no_more_experts_than_a_given_side_has(void **state) {
-    world *w = *state;
+WORLD_TEST(a_size_chooses_no_more_experts_than_a_given_side_has) {
     json_t *document =
         reef_json("init", w->missing, "--size", "medium", "--side", "24", "--dry-run", NULL);
     assert_int_equal(integer(document, "config.topk"), 24);
@@ -99,8 +95,7 @@ static void a_size_chooses_no_more_experts_than_a_given_side_has(void **state) {
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
 
-static void what_is_given_beside_a_size_wins_over_it(void **state) {
-    world *w = *state;
+WORLD_TEST(what_is_given_beside_a_size_wins_over_it) {
     json_t *document =
         reef_json("init", w->missing, TINY_OPTIONS, "--size", "large", "--dry-run", NULL);
     const json_t *config = json_at(document, "config");
@@ -112,10 +107,4 @@ static void what_is_given_beside_a_size_wins_over_it(void **state) {
     assert_true(json_equal(json_at(document, "config"), json_at(plain, "config")));
 }
 
-WORLD_TESTS(world_make,
-            world_remove,
-            ALONE(every_mistake_of_a_file_is_named_with_its_line),
-            ALONE(a_layer_is_reported_as_it_is_made),
-            ALONE(memory_chooses_the_largest_size_that_leaves_half_of_it),
-            ALONE(a_size_chooses_no_more_experts_than_a_given_side_has),
-            ALONE(what_is_given_beside_a_size_wins_over_it))
+RUN_TESTS_IN(world_make, world_remove)

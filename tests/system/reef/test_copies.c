@@ -61,8 +61,9 @@ static void export_both(const copies *c) {
     learn(c->pool, "c");
 }
 
-static void a_generation_goes_from_one_pool_to_another(void **state) {
-    const copies *c = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, copies *c)
+
+FIXTURE_TEST(a_generation_goes_from_one_pool_to_another) {
     json_t *report = reef_json("export", "pool", c->pool, c->copy, NULL);
     assert_true(is_true(report, "verified"));
     assert_true(integer(report, "records") > 0);
@@ -99,8 +100,7 @@ static void a_generation_goes_from_one_pool_to_another(void **state) {
     assert_true(is_sound(c->copy));
 }
 
-static void people_can_read_what_was_done(void **state) {
-    const copies *c = *state;
+FIXTURE_TEST(people_can_read_what_was_done) {
     export_both(c);
     char *other = path_in(c->directory, "other");
     answers(0, "nothing is damaged", "export", "pool", c->pool, other, NULL);
@@ -114,8 +114,7 @@ static void people_can_read_what_was_done(void **state) {
     answers(0, "nothing to import", "import", c->copy, c->pool, NULL);
 }
 
-static void mistakes_are_named(void **state) {
-    const copies *c = *state;
+FIXTURE_TEST(mistakes_are_named) {
     export_both(c);
     answers(64, "not empty", "export", "pool", c->pool, c->copy, NULL);
     char *inside = path_in(c->pool, "copy"), *missing = path_in(c->directory, "missing");
@@ -140,8 +139,7 @@ static void mistakes_are_named(void **state) {
 }
 
 // Its own files, which are mapped, least of all.
-static void nothing_is_written_into_a_pool(void **state) {
-    const copies *c = *state;
+FIXTURE_TEST(nothing_is_written_into_a_pool) {
     char *data = path_in(c->pool, "data.mdb"), *picture = path_in(c->pool, "loss.svg"),
          *inner = path_in(c->pool, "inner"), *domain = formatted("a=%s", c->english);
     learn(c->pool, "c");
@@ -159,8 +157,7 @@ static void nothing_is_written_into_a_pool(void **state) {
 
 // A program that begins without standard output or error does not print into the files that it
 // opens.
-static void no_message_lands_in_a_pool(void **state) {
-    const copies *c = *state;
+FIXTURE_TEST(no_message_lands_in_a_pool) {
     char *quiet = formatted(
         "timeout -s INT 2 " REEF_BINARY " score --follow --last 0 %s %s <&- >&- 2>&- & "
         "sleep 1; : > %s; wait; " REEF_BINARY " snapshot create %s s <&- >&- 2>&-; " REEF_BINARY
@@ -172,8 +169,7 @@ static void no_message_lands_in_a_pool(void **state) {
     assert_true(is_sound(c->pool));
 }
 
-static void a_copy_need_not_be_verified(void **state) {
-    const copies *c = *state;
+FIXTURE_TEST(a_copy_need_not_be_verified) {
     json_t *report = reef_json("export", "pool", c->pool, c->copy, "--no-verify", NULL);
     assert_false(is_true(report, "verified"));
     assert_true(is_null(report, "records"));
@@ -181,8 +177,7 @@ static void a_copy_need_not_be_verified(void **state) {
 }
 
 // One bit of each block of expert rows, in pages that are free as well.
-static void damaged_records_are_reported(void **state) {
-    const copies *c = *state;
+FIXTURE_TEST(damaged_records_are_reported) {
     static const uint8_t head[] = {'R', 'E', 'E', 'F', 1, REEF_DB_EXPERTS};
     data_bytes file = data_file_load(c->pool);
     size_t found = 0;
@@ -199,8 +194,7 @@ static void damaged_records_are_reported(void **state) {
 
 // ---- beside a daemon ----------------------------------------------------------------------------
 
-static void beside_a_daemon_it_exports_and_does_not_import(void **state) {
-    const copies *c = *state;
+FIXTURE_TEST(beside_a_daemon_it_exports_and_does_not_import) {
     sandbox box;
     char *other = path_in(c->directory, "other"), *source = formatted("file:%s", c->code);
     export_both(c);
@@ -215,11 +209,10 @@ static void beside_a_daemon_it_exports_and_does_not_import(void **state) {
 }
 
 // Wherever it is killed: the pool is whole, and nothing lies about where temporary files are made.
-static void a_killed_import_leaves_nothing(void **state) {
+FIXTURE_TEST(a_killed_import_leaves_nothing) {
 #ifdef REEF_FAIL_POINTS
     static const char *const points[] = {"import.read", "import.joined", "import.cleared",
                                          "commit.before_sync"};
-    const copies *c = *state;
     char *temporary = path_in(c->directory, "temporary");
     assert_int_equal(mkdir(temporary, 0700), 0);
     export_both(c);
@@ -242,8 +235,7 @@ static void a_killed_import_leaves_nothing(void **state) {
 
 // ---- whole models -------------------------------------------------------------------------------
 
-static void a_model_is_written_as_it_was_planned(void **state) {
-    const copies *c = *state;
+FIXTURE_TEST(a_model_is_written_as_it_was_planned) {
     learn(c->pool, "c");
     json_t *plan = reef_json("export", "model", c->pool, c->file, "--dry-run", NULL);
     assert_false(is_true(plan, "done"));
@@ -255,8 +247,7 @@ static void a_model_is_written_as_it_was_planned(void **state) {
     assert_true(integer(file, "bytes") > 0);
 }
 
-static void mistakes_with_models_are_named(void **state) {
-    const copies *c = *state;
+FIXTURE_TEST(mistakes_with_models_are_named) {
     char *missing = path_in(c->directory, "missing");
     answers(0, "the last one sealed", "export", "model", c->pool, c->file, "--as-of", "0", NULL);
     answers(64, "--force", "export", "model", c->pool, c->file, NULL);
@@ -284,8 +275,7 @@ static char *read_npy(const char *path, const char *header, size_t *bytes) {
     return all;
 }
 
-static void logits_are_those_that_the_loss_is_made_of(void **state) {
-    const copies *c = *state;
+FIXTURE_TEST(logits_are_those_that_the_loss_is_made_of) {
     size_t bytes, count = 800;
     double bits = 0.0;
     char *path = path_in(c->directory, "logits.npy"), *text = tiny_text("english", count);
@@ -313,15 +303,4 @@ static void logits_are_those_that_the_loss_is_made_of(void **state) {
     free(data);
 }
 
-TESTS(SET_UP(a_generation_goes_from_one_pool_to_another),
-      SET_UP(people_can_read_what_was_done),
-      SET_UP(mistakes_are_named),
-      SET_UP(a_killed_import_leaves_nothing),
-      SET_UP(nothing_is_written_into_a_pool),
-      SET_UP(no_message_lands_in_a_pool),
-      SET_UP(a_copy_need_not_be_verified),
-      SET_UP(damaged_records_are_reported),
-      SET_UP(a_model_is_written_as_it_was_planned),
-      SET_UP(mistakes_with_models_are_named),
-      SET_UP(logits_are_those_that_the_loss_is_made_of),
-      SET_UP(beside_a_daemon_it_exports_and_does_not_import))
+RUN_TESTS

@@ -41,8 +41,7 @@ static void expect_verbose(const sandbox *box, const char *says) {
     assert_ptr_equal(strstr(p.err, says), p.err); // nothing stands before it
 }
 
-static void changes_go_through_the_daemon_while_it_runs(void **state) {
-    sandbox *box = *state;
+BOX_TEST(changes_go_through_the_daemon_while_it_runs) {
     assert_false(is_true(reef_json("status", box->pool, NULL), "daemon"));
     expect_verbose(box, "reef: using the pool ");
     start(box, STREAM_BYTES / 2);
@@ -64,8 +63,7 @@ static void changes_go_through_the_daemon_while_it_runs(void **state) {
     assert_int_equal(generation_count(box), 2);
 }
 
-static void reading_continues_beside_the_daemon(void **state) {
-    sandbox *box = *state;
+BOX_TEST(reading_continues_beside_the_daemon) {
     start(box, STREAM_BYTES / 2);
     (void)reef_json("eval", box->pool, box->text, NULL);
     (void)reef_json("timeline", box->pool, NULL);
@@ -74,8 +72,7 @@ static void reading_continues_beside_the_daemon(void **state) {
     reefd_end(box);
 }
 
-static void a_snapshot_gives_the_same_bits_while_the_daemon_trains_on(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_snapshot_gives_the_same_bits_while_the_daemon_trains_on) {
     char *text = path_in(box->directory, "sample");
     write_stream(text, STREAM_BYTES);
     write_stream(box->text, LONG_STREAM_BYTES);
@@ -94,8 +91,7 @@ static size_t snapshot_count(const sandbox *box) {
     return length(reef_json("snapshot", "list", box->pool, NULL), "snapshots");
 }
 
-static void snapshots_are_restored_and_removed_while_the_daemon_trains_on(void **state) {
-    sandbox *box = *state;
+BOX_TEST(snapshots_are_restored_and_removed_while_the_daemon_trains_on) {
     write_stream(box->text, LONG_STREAM_BYTES);
     start(box, 1000);
     (void)reef_json("snapshot", "create", box->pool, "one", NULL);
@@ -114,11 +110,10 @@ static void snapshots_are_restored_and_removed_while_the_daemon_trains_on(void *
     assert_true(is_sound(out));
 }
 
-static void every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited(void **state) {
+BOX_TEST(every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited) {
     static const char *const COMMANDS[][2] = {
         {"commit", NULL}, {"pause", NULL},  {"resume", NULL},        {"drain", NULL},
         {"seal", NULL},   {"reload", NULL}, {"freeze", "--first=0"}, {"thaw", NULL}};
-    sandbox *box = *state;
     start(box, STREAM_BYTES / 2);
     for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(*COMMANDS); i++)
         answers(0, "when the step under way was done", COMMANDS[i][0], box->pool, "--verbose",
@@ -136,8 +131,7 @@ static void every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited(v
     answers(66, "", "reload", box->pool, NULL);
 }
 
-static void what_the_daemon_refuses_is_reported_as_its_own_error(void **state) {
-    sandbox *box = *state;
+BOX_TEST(what_the_daemon_refuses_is_reported_as_its_own_error) {
     start(box, STREAM_BYTES / 2);
     program p = answers(64, "layer", "freeze", box->pool, "--layer", "1", NULL); // a dense block
     assert_int_equal(line_count(p.err), 1);
@@ -154,18 +148,11 @@ static void expect_two_columns(const sandbox *box, const char *last) {
             fail_msg("no two columns in: %s", p.out);
 }
 
-static void the_columns_of_status_line_up(void **state) {
-    sandbox *box = *state;
+BOX_TEST(the_columns_of_status_line_up) {
     start(box, STREAM_BYTES / 2);
     expect_two_columns(box, "bits per byte (median of recent batches)");
     reefd_end(box);
     expect_two_columns(box, "on disk");
 }
 
-TESTS(BOX(the_columns_of_status_line_up),
-      BOX(changes_go_through_the_daemon_while_it_runs),
-      BOX(reading_continues_beside_the_daemon),
-      BOX(a_snapshot_gives_the_same_bits_while_the_daemon_trains_on),
-      BOX(snapshots_are_restored_and_removed_while_the_daemon_trains_on),
-      BOX(every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited),
-      BOX(what_the_daemon_refuses_is_reported_as_its_own_error))
+RUN_TESTS

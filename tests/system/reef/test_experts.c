@@ -29,8 +29,7 @@ static json_int_t total_uses(const json_t *document) {
 
 // ---- lists --------------------------------------------------------------------------------------
 
-static void all_experts_are_there_once_the_most_used_first(void **state) {
-    world *w = *state;
+WORLD_TEST(all_experts_are_there_once_the_most_used_first) {
     json_t *all = reef_json("experts", w->pool, "--top", "0", NULL);
     bool seen[2][EXPERTS_OLD] = {{0}};
     assert_int_equal(rows(all), EXPERTS_OLD + EXPERTS_NEW);
@@ -52,8 +51,7 @@ static void all_experts_are_there_once_the_most_used_first(void **state) {
     assert_int_equal(integer(first, "total"), EXPERTS_NEW);
 }
 
-static void uses_are_those_of_reef_usage(void **state) {
-    world *w = *state;
+WORLD_TEST(uses_are_those_of_reef_usage) {
     for (int g = 0; g < 2; g++) {
         char name[2] = {(char)('0' + g), '\0'};
         json_t *list = reef_json("experts", w->pool, "--generation", name, "--top", "0", NULL);
@@ -81,8 +79,7 @@ static json_int_t key(const json_t *one, const char *name) {
     return json_is_null(value) ? 0 : json_integer_value(value);
 }
 
-static void sorting_goes_by_what_was_asked_for(void **state) {
-    world *w = *state;
+WORLD_TEST(sorting_goes_by_what_was_asked_for) {
     static const char *const SORTS[][2] = {{"uses", "uses"}, {"last", "last_ms"}};
     for (size_t s = 0; s < sizeof(SORTS) / sizeof(SORTS[0]); s++) {
         json_t *list = reef_json("experts", w->pool, "--sort", SORTS[s][0], "--top", "0", NULL);
@@ -106,8 +103,7 @@ static void sorting_goes_by_what_was_asked_for(void **state) {
 enum { D = 16 }; // of TINY_OPTIONS
 
 // What lies on disk, read by hand: one block, [w_down, w_up] a row.
-static void norms_are_those_of_the_rows(void **state) {
-    world *w = *state;
+WORLD_TEST(norms_are_those_of_the_rows) {
     reef_error err;
     reef_store *store = NULL;
     reef_txn *txn = NULL;
@@ -135,8 +131,7 @@ static void norms_are_those_of_the_rows(void **state) {
     }
 }
 
-static void frozen_ones_are_distinguished_from_those_that_learn(void **state) {
-    world *w = *state;
+WORLD_TEST(frozen_ones_are_distinguished_from_those_that_learn) {
     char *pool = trained_pool(w, "frozen");
     (void)reef_json("freeze", pool, "--first", "2", "--last", "4", NULL);
     static const struct {
@@ -163,8 +158,7 @@ static void frozen_ones_are_distinguished_from_those_that_learn(void **state) {
     }
 }
 
-static void without_a_net_the_commands_of_experts_say_so(void **state) {
-    world *w = *state;
+WORLD_TEST(without_a_net_the_commands_of_experts_say_so) {
     char *pool = path_in(w->directory, "no-net");
     (void)reef_json("init", pool, "--net-share", "0", NULL);
     static const char *const COMMANDS[][3] = {
@@ -193,8 +187,7 @@ static json_int_t commits_of(const char *pool) {
     return integer(reef_json("status", pool, NULL), "last_commit.number");
 }
 
-static void a_freeze_that_changes_nothing_is_no_event(void **state) {
-    world *w = *state;
+WORLD_TEST(a_freeze_that_changes_nothing_is_no_event) {
     json_int_t before = commits_of(w->pool);
     json_t *thawed = reef_json("thaw", w->pool, NULL);
     assert_int_equal(integer(thawed, "changed"), 0);
@@ -202,12 +195,4 @@ static void a_freeze_that_changes_nothing_is_no_event(void **state) {
     assert_null(strstr(reef("timeline", w->pool, "--json", NULL).out, "thaw"));
 }
 
-WORLD_TESTS(world_make,
-            world_remove,
-            ALONE(all_experts_are_there_once_the_most_used_first),
-            ALONE(uses_are_those_of_reef_usage),
-            ALONE(sorting_goes_by_what_was_asked_for),
-            ALONE(norms_are_those_of_the_rows),
-            ALONE(frozen_ones_are_distinguished_from_those_that_learn),
-            ALONE(without_a_net_the_commands_of_experts_say_so),
-            ALONE(a_freeze_that_changes_nothing_is_no_event))
+RUN_TESTS_IN(world_make, world_remove)

@@ -112,8 +112,9 @@ static void keep_original(faults *w) {
     w->original = whole_file_read(data, &w->original_bytes);
 }
 
-static void what_is_no_pool_is_refused_by_every_command(void **state) {
-    faults *w = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, faults *w)
+
+FIXTURE_TEST(what_is_no_pool_is_refused_by_every_command) {
     every_command_refuses(w, 66, "there is no pool");
     assert_int_equal(mkdir(w->pool, 0700), 0);
     every_command_refuses(w, 64, "no data.mdb");
@@ -124,8 +125,7 @@ static void what_is_no_pool_is_refused_by_every_command(void **state) {
     every_command_refuses(w, 64, "not an LMDB file");
 }
 
-static void a_truncated_pool_is_refused_by_every_command(void **state) {
-    faults *w = *state;
+FIXTURE_TEST(a_truncated_pool_is_refused_by_every_command) {
     keep_original(w);
     place(w, w->original, w->original_bytes / 2 / 4096 * 4096);
     every_command_refuses(w, 65, "truncated");
@@ -137,8 +137,7 @@ static void a_truncated_pool_is_refused_by_every_command(void **state) {
     assert_int_equal(p.code, 0);
 }
 
-static void a_pool_of_another_version_is_refused_by_every_command(void **state) {
-    faults *w = *state;
+FIXTURE_TEST(a_pool_of_another_version_is_refused_by_every_command) {
     train_pool(w);
     put_format(w->pool, 7, true);
     every_command_refuses(w, 65, "has format 7, this program reads format 4");
@@ -146,8 +145,7 @@ static void a_pool_of_another_version_is_refused_by_every_command(void **state) 
 
 // Bytes are changed all over the file, in pages of LMDB's trees as well, which LMDB trusts: `reef
 // verify` says what it finds and ends by itself all the same.
-static void no_damage_ends_verify_with_a_signal(void **state) {
-    faults *w = *state;
+FIXTURE_TEST(no_damage_ends_verify_with_a_signal) {
     keep_original(w);
     char *bytes = keep(reef_cli_alloc(w->original_bytes, 1));
     uint64_t draw = 7;
@@ -170,11 +168,10 @@ static void no_damage_ends_verify_with_a_signal(void **state) {
 
 // The kind of one page after the other is cleared, until a command meets a page at which LMDB
 // cannot continue: it ends the process, which still reports what happened, and to which pool.
-static void a_page_that_ends_lmdb_is_one_line_and_no_signal(void **state) {
+FIXTURE_TEST(a_page_that_ends_lmdb_is_one_line_and_no_signal) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); // signals are the sanitizer's there
 #else
-    faults *w = *state;
     keep_original(w);
     bool met = false;
     for (size_t at = 2 * 4096; at + 4096 <= w->original_bytes && !met; at += 4096) {
@@ -222,11 +219,10 @@ static void lose_pages_below_rows(const char *pool, const char *says) {
 }
 #endif
 
-static void rows_in_place_that_cannot_be_read_are_one_line_and_no_signal(void **state) {
+FIXTURE_TEST(rows_in_place_that_cannot_be_read_are_one_line_and_no_signal) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); // signals are the sanitizer's there
 #else
-    faults *w = *state;
     char *pool = formatted("%s/large", w->directory), *says = formatted("%s/says", w->directory);
     // 2,304 experts: two blocks and a quarter; the last one is always copied.
     const char *const commands[][32] = {
@@ -265,8 +261,7 @@ static void rows_in_place_that_cannot_be_read_are_one_line_and_no_signal(void **
 }
 
 // With --json too there is one document, which has what was found until LMDB ended the check.
-static void what_was_found_stands_in_the_document(void **state) {
-    faults *w = *state;
+FIXTURE_TEST(what_was_found_stands_in_the_document) {
     keep_original(w);
     size_t found = 0;
     for (size_t at = 2 * 4096; at + 4096 <= w->original_bytes && found < 5; at += 4096) {
@@ -323,8 +318,7 @@ static void repeat_until_full(const faults *w, const char *const *command) {
     fail_msg("%s never filled the disk", command[1]);
 }
 
-static void a_full_disk_stops_a_change_and_loses_nothing(void **state) {
-    faults *w = *state;
+FIXTURE_TEST(a_full_disk_stops_a_change_and_loses_nothing) {
     w->mounted = small_disk_mount(w->disk, "24m");
     if (!w->mounted) skip();
     w->pool = formatted("%s/pool", w->disk);
@@ -349,11 +343,4 @@ static void a_full_disk_stops_a_change_and_loses_nothing(void **state) {
     (void)root_of(w);
 }
 
-TESTS(SET_UP(what_is_no_pool_is_refused_by_every_command),
-      SET_UP(a_truncated_pool_is_refused_by_every_command),
-      SET_UP(a_pool_of_another_version_is_refused_by_every_command),
-      SET_UP(no_damage_ends_verify_with_a_signal),
-      SET_UP(a_page_that_ends_lmdb_is_one_line_and_no_signal),
-      SET_UP(rows_in_place_that_cannot_be_read_are_one_line_and_no_signal),
-      SET_UP(what_was_found_stands_in_the_document),
-      SET_UP(a_full_disk_stops_a_change_and_loses_nothing))
+RUN_TESTS

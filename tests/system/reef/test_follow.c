@@ -139,10 +139,12 @@ static void expect_texts(const json_t *all, const char *const *texts, size_t cou
 
 // ---- files --------------------------------------------------------------------------------------
 
-static void a_growing_file_is_followed_line_by_line(void **state) {
+#define FIXTURE_TEST(name) TEST_WITH(name, NULL, NULL, void *made)
+
+FIXTURE_TEST(a_growing_file_is_followed_line_by_line) {
     static const char *const WANTED[] = {"two", "three", "four and five", "", "six"};
     watcher f;
-    start(&f, *state, "growing", "one\ntwo\nthree\n", "2");
+    start(&f, made, "growing", "one\ntwo\nthree\n", "2");
     wait_for_lines(&f, 2);
     append(f.log, "four");
     append(f.log, " and five\n\nsix\nno line y");
@@ -151,10 +153,10 @@ static void a_growing_file_is_followed_line_by_line(void **state) {
     expect_texts(all, WANTED, 5);
 }
 
-static void a_renamed_file_is_read_to_its_end_and_then_the_new_one(void **state) {
+FIXTURE_TEST(a_renamed_file_is_read_to_its_end_and_then_the_new_one) {
     static const char *const WANTED[] = {"old", "late", "half", "new", "newer"};
     watcher f;
-    start(&f, *state, "renamed", "old\n", "1");
+    start(&f, made, "renamed", "old\n", "1");
     wait_for_lines(&f, 1);
     char *aside = formatted("%s.1", f.log), *fresh = formatted("%s.new", f.log);
     assert_int_equal(rename(f.log, aside), 0);
@@ -171,10 +173,10 @@ static void a_renamed_file_is_read_to_its_end_and_then_the_new_one(void **state)
     expect_texts(all, WANTED, 5);
 }
 
-static void a_file_that_is_cut_is_read_from_its_beginning(void **state) {
+FIXTURE_TEST(a_file_that_is_cut_is_read_from_its_beginning) {
     static const char *const WANTED[] = {"a long first line", "half of", "again", "more"};
     watcher f;
-    start(&f, *state, "cut", "a long first line\nhalf of", "5");
+    start(&f, made, "cut", "a long first line\nhalf of", "5");
     wait_for_lines(&f, 1);
     assert_int_equal(truncate(f.log, 0), 0);
     wait_for_message(&f, "was cut");
@@ -197,7 +199,7 @@ static void rotate(const watcher *f, const char *how) {
     if (p.code != 0) fail_msg("logrotate: %s", p.err);
 }
 
-static void logrotate_loses_no_line(void **state) {
+FIXTURE_TEST(logrotate_loses_no_line) {
     static const char *const HOW[] = {"create 0600", "copytruncate"};
     if (access("/usr/sbin/logrotate", X_OK) != 0) {
         print_message("skipped: there is no logrotate\n");
@@ -205,7 +207,7 @@ static void logrotate_loses_no_line(void **state) {
     }
     for (size_t i = 0; i < 2; i++) {
         watcher f;
-        start(&f, *state, i ? "copied.log" : "created.log", "line 0\n", "all");
+        start(&f, made, i ? "copied.log" : "created.log", "line 0\n", "all");
         for (size_t n = 1; n < 12; n++) {
             char *line = formatted("line %zu\n", n);
             wait_for_lines(&f, n); // copytruncate itself loses what comes between copy and cut
@@ -224,8 +226,7 @@ static void logrotate_loses_no_line(void **state) {
 
 // A test inspects what is there before reading on, and asks for the end meanwhile: the line at hand
 // is written whole.
-static void a_reader_that_waits_gets_whole_lines_and_the_end(void **state) {
-    world *w = *state;
+WORLD_TEST(a_reader_that_waits_gets_whole_lines_and_the_end) {
     char *log = path_in(w->directory, "much"), *text = keep(reef_cli_alloc(2 * 2000 + 1, 1));
     for (size_t i = 0; i < 2000; i++) strcat(text + 2 * i, "x\n"); // shown, more than a pipe holds
     write_file(log, text);
@@ -346,8 +347,7 @@ static void expect_the_models_scores(
     assert_true(json_equal(one_by_one, at_once));
 }
 
-static void scores_are_the_models(void **state) {
-    const world *w = *state;
+WORLD_TEST(scores_are_the_models) {
     expect_the_models_scores(w, adapting_bits);
     // A net alone has a context of its own at each byte.
     world net = {.directory = w->directory, .pool = path_in(w->directory, "net")};
@@ -356,7 +356,7 @@ static void scores_are_the_models(void **state) {
     expect_the_models_scores(&net, plain_bits);
 }
 
-static void a_new_commit_is_read(void **state) {
+PLAIN_TEST(a_new_commit_is_read) {
     world mine = {.directory = test_directory_new()};
     mine.pool = trained_pool(&mine, "pool");
     watcher f;
@@ -391,8 +391,7 @@ static char *odd_text(void) {
     return text;
 }
 
-static void outliers_are_marked(void **state) {
-    const world *w = *state;
+WORLD_TEST(outliers_are_marked) {
     char *text = odd_text();
     const char *argv[] = {REEF_BINARY, "score", w->pool,       "--follow", "-", "--json",
                           "--as-of",   "0",     "--threshold", "8",        NULL};
@@ -426,7 +425,7 @@ static void outliers_are_marked(void **state) {
 }
 
 // Median 2, median distance 1: a surprise of 2 + 1.4826 x 3 lies 3 above.
-static void distance_is_robust(void **state) {
+PLAIN_TEST(distance_is_robust) {
     reef_usual usual;
     reef_usual_init(&usual, 11, 3);
     static const double VALUES[] = {2, 1, 3, 0, 4, 2, 1, 3, 1000};
@@ -473,20 +472,20 @@ static char *on_terminal(const world *w, const char *no_colour) {
     return out;
 }
 
-static void only_a_terminal_gets_colours_and_not_with_no_color(void **state) {
-    char *out = on_terminal(*state, "");
+FIXTURE_TEST(only_a_terminal_gets_colours_and_not_with_no_color) {
+    char *out = on_terminal(made, "");
     assert_non_null(strstr(out, "\033[1;31m! "));
     assert_non_null(strstr(out, "QZ#"));
-    out = on_terminal(*state, "1");
+    out = on_terminal(made, "1");
     assert_null(strchr(out, '\033'));
     assert_non_null(strstr(out, "QZ#"));
 }
 
 // The lines before the last ones are read, to know what is usual, and not shown.
-static void it_knows_what_is_usual_from_the_beginning(void **state) {
+FIXTURE_TEST(it_knows_what_is_usual_from_the_beginning) {
     watcher f;
     char *english = tiny_text("english", 1200), *text = formatted("%s\nthe last line\n", english);
-    start(&f, *state, "usual", text, "1");
+    start(&f, made, "usual", text, "1");
     wait_for_lines(&f, 1);
     append(f.log, "one more\n");
     wait_for_lines(&f, 2);
@@ -496,8 +495,7 @@ static void it_knows_what_is_usual_from_the_beginning(void **state) {
     assert_int_equal(integer(all, "0.line"), 1);
 }
 
-static void what_does_not_go_together_is_refused(void **state) {
-    const world *w = *state;
+WORLD_TEST(what_does_not_go_together_is_refused) {
     answers(64, "--outliers", "score", w->pool, "--follow", "--top", "3", w->english, NULL);
     static const char *const ALONE[] = {"--last=3", "--window=20", "--threshold=3", "--outliers"};
     for (size_t i = 0; i < 4; i++) {
@@ -511,17 +509,4 @@ static void what_does_not_go_together_is_refused(void **state) {
     assert_int_equal(p.code, 64);
 }
 
-WORLD_TESTS(world_make,
-            world_remove,
-            ALONE(a_growing_file_is_followed_line_by_line),
-            ALONE(a_renamed_file_is_read_to_its_end_and_then_the_new_one),
-            ALONE(a_file_that_is_cut_is_read_from_its_beginning),
-            ALONE(logrotate_loses_no_line),
-            ALONE(a_reader_that_waits_gets_whole_lines_and_the_end),
-            ALONE(scores_are_the_models),
-            ALONE(a_new_commit_is_read),
-            ALONE(outliers_are_marked),
-            ALONE(distance_is_robust),
-            ALONE(only_a_terminal_gets_colours_and_not_with_no_color),
-            ALONE(it_knows_what_is_usual_from_the_beginning),
-            ALONE(what_does_not_go_together_is_refused))
+RUN_TESTS_IN(world_make, world_remove)

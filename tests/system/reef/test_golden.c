@@ -95,7 +95,7 @@ static void expect_archives(const golden *g) {
         if (isa_runs_here(ISAS[i])) run_shell(g, ISAS[i], LINE);
 }
 
-static void it_has_its_kinds_and_computes_what_it_computed(void **state) {
+PLAIN_TEST(it_has_its_kinds_and_computes_what_it_computed) {
     golden g = unpack();
     json_t *expected = expected_document(), *found = reef_json("kind", "list", g.pool, NULL);
     expect_sound(&g, integer(expected, "records"), string(expected, "root"));
@@ -105,7 +105,7 @@ static void it_has_its_kinds_and_computes_what_it_computed(void **state) {
     remove_golden(&g);
 }
 
-static void it_learns_on_and_expands_its_archives(void **state) {
+PLAIN_TEST(it_learns_on_and_expands_its_archives) {
     golden g = unpack();
     program p = reef("train", g.pool, DATA "digits.txt", "--commit-steps", "1", NULL);
     assert_int_equal(p.code, 0);
@@ -122,5 +122,4 @@ static void it_learns_on_and_expands_its_archives(void **state) {
     remove_golden(&g);
 }
 
-TESTS(ALONE(it_has_its_kinds_and_computes_what_it_computed),
-      ALONE(it_learns_on_and_expands_its_archives))
+RUN_TESTS

@@ -63,7 +63,7 @@ static void expect_refusal(const char *command, const char *option, const reef_g
         fail_msg("%s: answered with: %s", gone->name, err.message);
 }
 
-static void what_is_gone_is_answered_and_not_there(void **state) {
+PLAIN_TEST(what_is_gone_is_answered_and_not_there) {
     size_t count;
     const reef_gone *all = reef_gone_all(&count);
     reef_cmd_install();
@@ -84,7 +84,7 @@ static void what_is_gone_is_answered_and_not_there(void **state) {
 }
 
 // As they are typed: '_' for '-' in files and in Python, a group by its first word.
-static void names_are_found_as_they_are_typed(void **state) {
+PLAIN_TEST(names_are_found_as_they_are_typed) {
     reef_error err;
     assert_true(reef_gone_report("compact", NULL, &err));
     assert_string_equal(err.message, "'compact' is gone: reefd merges windows of usage by itself");
@@ -143,12 +143,10 @@ static void all_are_known(const char *names, bool (*is_known)(const char *name))
         if (!is_known(name)) fail_msg("%s went without a word", name);
 }
 
-static void nothing_went_without_a_word(void **state) {
+PLAIN_TEST(nothing_went_without_a_word) {
     all_are_known(COMMANDS, command_is_known);
     all_are_known(FIELDS, field_is_known);
     all_are_known(SETTINGS, setting_is_known);
 }
 
-TESTS(ALONE(what_is_gone_is_answered_and_not_there),
-      ALONE(names_are_found_as_they_are_typed),
-      ALONE(nothing_went_without_a_word))
+RUN_TESTS

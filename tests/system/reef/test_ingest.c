@@ -49,8 +49,7 @@ static void ingest_fails(
         fail_msg("exit %d instead of %d, or \"%s\" is not in: %s", p.code, code, part, p.err);
 }
 
-static void a_file_comes_in_batches_and_a_second_time_not_at_all(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_file_comes_in_batches_and_a_second_time_not_at_all) {
     start(box, "1M");
     for (int again = 0; again < 2; again++) {
         char prefix[] = "--id-prefix=corpus", batch[] = "--batch=150";
@@ -72,8 +71,7 @@ static void a_file_comes_in_batches_and_a_second_time_not_at_all(void **state) {
     assert_int_equal(integer(rest, "accepted_bytes"), LINE_BYTES);
 }
 
-static void every_byte_of_standard_input_comes_through(void **state) {
-    sandbox *box = *state;
+BOX_TEST(every_byte_of_standard_input_comes_through) {
     start(box, "1M");
     json_t *answer = ingest_json(box, "a\xff\tb\n\nc", (const char *const[4]){"-"});
     assert_int_equal(integer(answer, "records"), 3);
@@ -86,8 +84,7 @@ static void every_byte_of_standard_input_comes_through(void **state) {
     assert_int_equal(reefd_count(box, "carried_bytes") + reefd_count(box, "stream_bytes"), 8);
 }
 
-static void json_lines_are_records_and_a_bad_one_is_named(void **state) {
-    sandbox *box = *state;
+BOX_TEST(json_lines_are_records_and_a_bad_one_is_named) {
     start(box, "1M");
     json_t *answer = ingest_json(box, "{\"text\": \"a\"}\n\n{\"text\": \"b\\nc\"}\n",
                                  (const char *const[4]){"--jsonl"});
@@ -107,8 +104,7 @@ static void json_lines_are_records_and_a_bad_one_is_named(void **state) {
 }
 
 // A batch has fewer bytes, but a line that the daemon takes is sent by itself.
-static void a_long_line_goes_by_itself(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_long_line_goes_by_itself) {
     const size_t bytes = 700000, too_many = REEF_REQUEST_BYTES_MAX + 1;
     char *line = calloc(too_many + 2, 1);
     assert_non_null(line);
@@ -129,8 +125,7 @@ static void a_long_line_goes_by_itself(void **state) {
     free(line);
 }
 
-static void what_cannot_be_sent_is_reported(void **state) {
-    sandbox *box = *state;
+BOX_TEST(what_cannot_be_sent_is_reported) {
     ingest_fails(box, "a\n", (const char *const[4]){NULL}, 66, "no daemon");
     start(box, "1M");
     ingest_fails(box, "a\n", (const char *const[4]){"--source=app"}, 66, "no source push:app");
@@ -160,8 +155,7 @@ static pid_t ingest_beside(const sandbox *box, const char *batch) {
     return pid;
 }
 
-static void a_full_journal_is_waited_for(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_full_journal_is_waited_for) {
     start(box, "1500");
     (void)reefd_tell(box, "pause");
     pid_t pid = ingest_beside(box, "20");
@@ -178,8 +172,7 @@ static void a_full_journal_is_waited_for(void **state) {
     assert_int_equal(reefd_count(box, "sources.0.cursor"), LINES_BYTES);
 }
 
-static void a_daemon_that_was_killed_is_waited_for_and_nothing_comes_twice(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_daemon_that_was_killed_is_waited_for_and_nothing_comes_twice) {
     start(box, "1M");
     pid_t pid = ingest_beside(box, "4");
     while (reefd_count(box, "sources.0.bytes") < (int64_t)LINES_BYTES / 4) sleep_ms(1);
@@ -190,10 +183,4 @@ static void a_daemon_that_was_killed_is_waited_for_and_nothing_comes_twice(void 
     assert_int_equal(reefd_count(box, "sources.0.cursor"), LINES_BYTES);
 }
 
-TESTS(BOX(a_file_comes_in_batches_and_a_second_time_not_at_all),
-      BOX(every_byte_of_standard_input_comes_through),
-      BOX(json_lines_are_records_and_a_bad_one_is_named),
-      BOX(a_long_line_goes_by_itself),
-      BOX(what_cannot_be_sent_is_reported),
-      BOX(a_full_journal_is_waited_for),
-      BOX(a_daemon_that_was_killed_is_waited_for_and_nothing_comes_twice))
+RUN_TESTS

@@ -9,8 +9,7 @@
 
 #define MEMORY "--net-share", "1", "--boundaries", "given"
 
-static void what_cannot_be_is_refused_and_leaves_nothing(void **state) {
-    const world *w = *state;
+WORLD_TEST(what_cannot_be_is_refused_and_leaves_nothing) {
     char *pool = path_in(w->directory, "refused");
     static const char *const REFUSED[][5] = {
         {"this pool has no text", "--model", "layer", "--context-memory", "4M"},
@@ -31,8 +30,7 @@ static void what_cannot_be_is_refused_and_leaves_nothing(void **state) {
     }
 }
 
-static void sizes_count_it_and_units_are_read(void **state) {
-    const world *w = *state;
+WORLD_TEST(sizes_count_it_and_units_are_read) {
     char *pool = path_in(w->directory, "sized");
     json_t *less =
         reef_json("init", pool, "--size", "small", "--dry-run", "--context-memory", "4M", NULL);
@@ -64,8 +62,7 @@ static void chooses(const world *w, double share, const char *option, const char
     assert_true(number(config, "net_share") == share);
 }
 
-static void a_new_pool_of_bytes_has_one_unless_told_otherwise(void **state) {
-    const world *w = *state;
+WORLD_TEST(a_new_pool_of_bytes_has_one_unless_told_otherwise) {
     chooses(w, 0.5, NULL, NULL);
     chooses(w, 0.125, "--size", "small");
     chooses(w, 0.5, "--memory", "1G");
@@ -93,8 +90,7 @@ static char *without_memories(const world *w, const char *name) {
     return pool;
 }
 
-static void status_and_generations_tell_what_it_holds(void **state) {
-    const world *w = *state;
+WORLD_TEST(status_and_generations_tell_what_it_holds) {
     char *pool = trained(w, "told");
     json_t *status = reef_json("status", pool, NULL);
     const json_t *memory = json_at(status, "context_memory");
@@ -130,8 +126,7 @@ static double loss_of(const json_t *document) {
     return number(document, "files.0.bits_per_byte");
 }
 
-static void frozen_memories_do_not_adapt(void **state) {
-    const world *w = *state;
+WORLD_TEST(frozen_memories_do_not_adapt) {
     char *pool = trained(w, "frozen");
     json_t *adapts = reef_json("eval", pool, w->code, "--as-of", "0", NULL);
     json_t *frozen = reef_json("eval", pool, w->code, "--as-of", "0", "--frozen", NULL);
@@ -205,8 +200,7 @@ static char *two_kinds(const world *w, const char *name, char **mixed) {
     return pool;
 }
 
-static void a_pool_without_a_net_stores_next_to_none(void **state) {
-    const world *w = *state;
+WORLD_TEST(a_pool_without_a_net_stores_next_to_none) {
     char *pool = path_in(w->directory, "alone");
     json_t *alone = reef_json("init", pool, "--net-share", "0", "--dry-run", NULL);
     const json_t *config = json_at(alone, "config");
@@ -217,8 +211,7 @@ static void a_pool_without_a_net_stores_next_to_none(void **state) {
     answers(0, "context memories alone", "init", pool, "--net-share", "0", "--dry-run", NULL);
 }
 
-static void kinds_are_drawn_where_they_answered(void **state) {
-    const world *w = *state;
+WORLD_TEST(kinds_are_drawn_where_they_answered) {
     char *mixed, *pool = two_kinds(w, "drawn", &mixed);
     json_t *document = reef_json("eval", pool, mixed, "--kinds", NULL);
     const json_t *file = json_at(document, "files.0");
@@ -244,8 +237,7 @@ static void kinds_are_drawn_where_they_answered(void **state) {
 }
 
 // Of generation 1, which is open, and of kind 0, which has come back.
-static void the_memory_of_a_kind_that_came_back_is_shown(void **state) {
-    const world *w = *state;
+WORLD_TEST(the_memory_of_a_kind_that_came_back_is_shown) {
     char *mixed, *pool = two_kinds(w, "back", &mixed), *letters = path_in(w->directory, "more");
     json_t *before = reef_json("status", pool, NULL);
     assert_int_equal(integer(before, "kind"), 1);
@@ -267,8 +259,7 @@ static void the_memory_of_a_kind_that_came_back_is_shown(void **state) {
     answers(0, line, "top", pool, "--once", NULL);
 }
 
-static void kinds_are_listed_and_named(void **state) {
-    const world *w = *state;
+WORLD_TEST(kinds_are_listed_and_named) {
     char *mixed, *pool = two_kinds(w, "kinds", &mixed);
     (void)reef_json("snapshot", "create", pool, "unnamed", NULL);
     (void)reef_json("kind", "name", pool, "1", "digits", NULL);
@@ -318,8 +309,7 @@ static void kinds_are_listed_and_named(void **state) {
     answers(0, "numbers  ", "eval", pool, mixed, "--kinds", NULL);
 }
 
-static void names_that_cannot_be_are_refused(void **state) {
-    const world *w = *state;
+WORLD_TEST(names_that_cannot_be_are_refused) {
     char *pool = path_in(w->directory, "kinds"); // of the test before
     static const struct {
         const char *kind, *name;
@@ -348,8 +338,7 @@ static void names_that_cannot_be_are_refused(void **state) {
 }
 
 // Letters come back while each of two generations is open, so long that new tables are stored.
-static void old_states_are_given_up(void **state) {
-    const world *w = *state;
+WORLD_TEST(old_states_are_given_up) {
     char *mixed, *pool = two_kinds(w, "pruned", &mixed), *more = path_in(w->directory, "more");
     static const size_t WORDS[] = {14000, 40000};
     for (size_t i = 0; i < 2; i++) {
@@ -392,8 +381,7 @@ static void old_states_are_given_up(void **state) {
     }
 }
 
-static void kinds_are_merged(void **state) {
-    const world *w = *state;
+WORLD_TEST(kinds_are_merged) {
     char *mixed, *pool = two_kinds(w, "merged", &mixed);
     answers(64, "the generation of kind 1 is open: seal it first", "kind", "merge", pool, "0", "1",
             NULL);
@@ -421,8 +409,7 @@ static void kinds_are_merged(void **state) {
     assert_int_equal(p.code, 66);
 }
 
-static void a_damaged_kind_is_told_and_recovered(void **state) {
-    const world *w = *state;
+WORLD_TEST(a_damaged_kind_is_told_and_recovered) {
     char *mixed, *pool = two_kinds(w, "damaged", &mixed);
     const reef_key key = {.db = REEF_DB_MEMORY, .name = "index"};
     record_damage(pool, &key);
@@ -451,8 +438,7 @@ static void a_damaged_kind_is_told_and_recovered(void **state) {
     assert_string_equal(p.err, "");
 }
 
-static void kinds_are_merged_while_a_daemon_trains(void **state) {
-    const world *w = *state;
+WORLD_TEST(kinds_are_merged_while_a_daemon_trains) {
     char *mixed, *pool = two_kinds(w, "merging", &mixed);
     sandbox box;
     (void)reef_json("seal", pool, NULL);
@@ -475,8 +461,7 @@ static void kinds_are_merged_while_a_daemon_trains(void **state) {
     assert_int_equal(integer(would, "from_bytes"), integer(done, "from_bytes"));
 }
 
-static void kinds_are_of_memories(void **state) {
-    const world *w = *state;
+WORLD_TEST(kinds_are_of_memories) {
     char *plain = without_memories(w, "no-kinds");
     static const char *const REFUSED[][3] = {
         {"--kinds", NULL, "the pool has none"},
@@ -487,23 +472,4 @@ static void kinds_are_of_memories(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_cannot_be_is_refused_and_leaves_nothing),
-        cmocka_unit_test(sizes_count_it_and_units_are_read),
-        cmocka_unit_test(a_new_pool_of_bytes_has_one_unless_told_otherwise),
-        cmocka_unit_test(status_and_generations_tell_what_it_holds),
-        cmocka_unit_test(frozen_memories_do_not_adapt),
-        cmocka_unit_test(a_pool_without_a_net_stores_next_to_none),
-        cmocka_unit_test(kinds_are_drawn_where_they_answered),
-        cmocka_unit_test(the_memory_of_a_kind_that_came_back_is_shown),
-        cmocka_unit_test(kinds_are_listed_and_named),
-        cmocka_unit_test(names_that_cannot_be_are_refused),
-        cmocka_unit_test(old_states_are_given_up),
-        cmocka_unit_test(kinds_are_merged),
-        cmocka_unit_test(a_damaged_kind_is_told_and_recovered),
-        cmocka_unit_test(kinds_are_merged_while_a_daemon_trains),
-        cmocka_unit_test(kinds_are_of_memories),
-    };
-    return cmocka_run_group_tests_name("tools memory", tests, world_make, world_remove);
-}
+RUN_TESTS_IN(world_make, world_remove)

@@ -93,8 +93,9 @@ static void expect_session(const json_t *session, const json_t *lines) {
     assert_true(fabs(number(best, "score") - worst[0]) < 1e-9);
 }
 
-static void sessions_are_made_of_their_lines(void **state) {
-    const logs *l = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, NULL, NULL, logs *l)
+
+FIXTURE_TEST(sessions_are_made_of_their_lines) {
     json_t *all = reef_json("score", l->pool, l->fresh, "--frozen", "--top", "0", NULL);
     json_t *found = reef_json("score", l->pool, l->fresh, "--frozen", "--top", "0", "--session",
                               "[] ](r[0-9]+)( |$)", NULL);
@@ -122,8 +123,7 @@ static void sessions_are_made_of_their_lines(void **state) {
     assert_int_equal(length(found, "lines"), made);
 }
 
-static void lines_in_which_nothing_matches_are_left_out(void **state) {
-    const logs *l = *state;
+FIXTURE_TEST(lines_in_which_nothing_matches_are_left_out) {
     json_t *found = reef_json("score", l->pool, l->fresh, "--session", "PANIC", NULL);
     assert_int_equal(integer(found, "session_count"), 1);
     assert_int_equal(integer(found, "lines_left_out"), 196);
@@ -157,8 +157,7 @@ static json_t *expect_alarms(const char *pool, const char *log, const char *perc
     return found;
 }
 
-static void alarms_lie_above_what_learned_lines_reach(void **state) {
-    const logs *l = *state;
+FIXTURE_TEST(alarms_lie_above_what_learned_lines_reach) {
     json_t *found = expect_alarms(l->pool, l->fresh, "1%");
     const json_t *alarms = json_at(found, "alarms"), *line;
     // A fifth of the lines that were learned; what does not fill a batch was not.
@@ -185,8 +184,7 @@ static void alarms_lie_above_what_learned_lines_reach(void **state) {
     assert_non_null(strstr(p.out, "KERNEL PANIC"));
 }
 
-static void lines_can_be_listed_by_score(void **state) {
-    const logs *l = *state;
+FIXTURE_TEST(lines_can_be_listed_by_score) {
     static const char *const NAMES[] = {"score", "surplus"};
     for (size_t by = 0; by < 2; by++) {
         json_t *found =
@@ -199,14 +197,12 @@ static void lines_can_be_listed_by_score(void **state) {
     }
 }
 
-static void a_pool_without_memories_goes_by_its_reservoir(void **state) {
-    const logs *l = *state;
+FIXTURE_TEST(a_pool_without_memories_goes_by_its_reservoir) {
     json_t *found = expect_alarms(l->w->pool, l->w->english, "5%");
     assert_true(integer(found, "alarms.learned") > 0);
 }
 
-static void sessions_have_a_threshold_of_their_own(void **state) {
-    const logs *l = *state;
+FIXTURE_TEST(sessions_have_a_threshold_of_their_own) {
     json_t *found = reef_json("score", l->pool, l->fresh, "--frozen", "--session", "r[0-9]+ ",
                               "--alarms", "10%", NULL);
     const json_t *alarms = json_at(found, "alarms"), *session;
@@ -230,8 +226,7 @@ static bool is_line_of(const char *file, const char *line) {
     return p.code == 0;
 }
 
-static void a_line_is_explained(void **state) {
-    const logs *l = *state;
+FIXTURE_TEST(a_line_is_explained) {
     json_t *found =
         reef_json("score", l->pool, l->fresh, "--frozen", "--top", "3", "--explain", NULL);
     const json_t *line, *span;
@@ -266,8 +261,7 @@ static void a_line_is_explained(void **state) {
     }
 }
 
-static void people_see_marks(void **state) {
-    const logs *l = *state;
+FIXTURE_TEST(people_see_marks) {
     program p = reef("score", l->pool, l->fresh, "--frozen", "--top", "1", "--explain", NULL);
     assert_int_equal(p.code, 0);
     char *shown = strstr(p.out, "  KERNEL PANIC");
@@ -287,8 +281,7 @@ static void people_see_marks(void **state) {
 
 // ---- as it is written ---------------------------------------------------------------------------
 
-static void a_followed_text_has_the_same_threshold(void **state) {
-    const logs *l = *state;
+FIXTURE_TEST(a_followed_text_has_the_same_threshold) {
     json_t *found = reef_json("score", l->pool, l->fresh, "--frozen", "--alarms", "1%", NULL);
     double threshold = number(found, "alarms.threshold");
     char *command = formatted("%s score %s --follow - --frozen --alarms 1%% --explain --json <%s",
@@ -340,8 +333,7 @@ static void expect_refused(const char *says,
     assert_string_equal(p.out, "");
 }
 
-static void mistakes_are_named(void **state) {
-    const logs *l = *state;
+FIXTURE_TEST(mistakes_are_named) {
     static const char *const PERCENTS[] = {"0.01", "0%",   "100%", "-1%", "1", "1%%",
                                            "one%", "nan%", "inf%", "",    "%", "1 %x"};
     for (size_t i = 0; i < sizeof(PERCENTS) / sizeof(*PERCENTS); i++) {
@@ -369,15 +361,4 @@ static void mistakes_are_named(void **state) {
     expect_refused("keeps none: let it learn first", l->unmade, l->fresh, FOLLOWED);
 }
 
-WORLD_TESTS(logs_make,
-            logs_remove,
-            ALONE(sessions_are_made_of_their_lines),
-            ALONE(lines_in_which_nothing_matches_are_left_out),
-            ALONE(alarms_lie_above_what_learned_lines_reach),
-            ALONE(lines_can_be_listed_by_score),
-            ALONE(a_pool_without_memories_goes_by_its_reservoir),
-            ALONE(sessions_have_a_threshold_of_their_own),
-            ALONE(a_line_is_explained),
-            ALONE(people_see_marks),
-            ALONE(a_followed_text_has_the_same_threshold),
-            ALONE(mistakes_are_named))
+RUN_TESTS_IN(logs_make, logs_remove)

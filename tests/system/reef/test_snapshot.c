@@ -55,8 +55,7 @@ static void expect_sound(const char *pool) {
 
 // ---- restore ------------------------------------------------------------------------------------
 
-static void a_snapshot_becomes_a_pool_of_its_own(void **state) {
-    world *w = *state;
+WORLD_TEST(a_snapshot_becomes_a_pool_of_its_own) {
     own_pool own = pool_new(w, "original");
     (void)reef_json("seal", own.pool, NULL);
     (void)reef_json("snapshot", "create", own.pool, "later", NULL);
@@ -85,8 +84,7 @@ static void a_snapshot_becomes_a_pool_of_its_own(void **state) {
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
 
-static void in_place_the_pool_itself_goes_back(void **state) {
-    world *w = *state;
+WORLD_TEST(in_place_the_pool_itself_goes_back) {
     own_pool own = pool_new(w, "in-place");
     (void)reef_json("seal", own.pool, NULL);
     const char *before = root_of(own.pool), *kept = of_snapshot(own.pool, "kept", "root");
@@ -140,8 +138,7 @@ static void go_back_to(const char *pool, const char *name) {
 
 // Back, from there another way, and forward again: what was undone is known from what led to the
 // present state.
-static void events_that_a_restore_undid_are_reported_as_undone(void **state) {
-    world *w = *state;
+WORLD_TEST(events_that_a_restore_undid_are_reported_as_undone) {
     own_pool own = pool_new(w, "undone");
     (void)reef_json("snapshot", "create", own.pool, "small", NULL);
     (void)reef_json("grow", own.pool, "--side", "6", NULL);
@@ -162,8 +159,7 @@ static void events_that_a_restore_undid_are_reported_as_undone(void **state) {
 
 // ---- remove and prune ---------------------------------------------------------------------------
 
-static void snapshots_are_found_by_the_beginning_of_their_root(void **state) {
-    world *w = *state;
+WORLD_TEST(snapshots_are_found_by_the_beginning_of_their_root) {
     own_pool own = pool_new(w, "by-root");
     const char *root = of_snapshot(own.pool, "kept", "root");
     char *four = formatted("%.4s", root), *three = formatted("%.3s", root);
@@ -180,8 +176,7 @@ static void snapshots_are_found_by_the_beginning_of_their_root(void **state) {
     expect_name(own.pool, both, named);
 }
 
-static void snapshots_are_removed_by_name_or_its_beginning(void **state) {
-    world *w = *state;
+WORLD_TEST(snapshots_are_removed_by_name_or_its_beginning) {
     own_pool own = pool_new(w, "remove");
     const char *names[] = {"day-1", "day-2", "night"};
     for (size_t i = 0; i < 3; i++) (void)reef_json("snapshot", "create", own.pool, names[i], NULL);
@@ -206,8 +201,7 @@ static void snapshots_are_removed_by_name_or_its_beginning(void **state) {
     expect_names(own.pool, "kept ");
 }
 
-static void one_that_is_damaged_is_reported_and_removed_by_its_whole_name(void **state) {
-    world *w = *state;
+WORLD_TEST(one_that_is_damaged_is_reported_and_removed_by_its_whole_name) {
     own_pool own = pool_new(w, "damaged");
     (void)reef_json("snapshot", "create", own.pool, "other", NULL);
     record_damage(own.pool, &(reef_key){.db = REEF_DB_SNAPSHOTS, .name = "kept"});
@@ -260,8 +254,7 @@ static void snapshot_at(const char *pool, const char *name, int day, int hour) {
     reef_store_close(store);
 }
 
-static void prune_keeps_the_last_and_the_newest_of_each_day(void **state) {
-    world *w = *state;
+WORLD_TEST(prune_keeps_the_last_and_the_newest_of_each_day) {
     own_pool own = {path_in(w->directory, "prune"), NULL};
     make_pool(own.pool);
     snapshot_at(own.pool, "first-noon", 1, 12);
@@ -308,16 +301,14 @@ static void prune_keeps_the_last_and_the_newest_of_each_day(void **state) {
 
 // ---- names --------------------------------------------------------------------------------------
 
-static void the_beginning_of_a_name_is_enough_everywhere(void **state) {
-    world *w = *state;
+WORLD_TEST(the_beginning_of_a_name_is_enough_everywhere) {
     expect_name(w->pool, "k", "kept");
     json_t *whole = reef_json("eval", w->pool, w->english, "--as-of", "kept", NULL);
     json_t *beginning = reef_json("eval", w->pool, w->english, "--as-of", "ke", NULL);
     assert_true(json_equal(json_at(whole, "files"), json_at(beginning, "files")));
 }
 
-static void a_moment_is_a_state_and_people_hear_which(void **state) {
-    world *w = *state;
+WORLD_TEST(a_moment_is_a_state_and_people_hear_which) {
     json_t *now = reef_json("eval", w->pool, w->english, NULL);
     json_t *today = reef_json("eval", w->pool, w->english, "--as-of", "today", NULL);
     assert_true(json_equal(now, today));
@@ -334,8 +325,7 @@ static void a_moment_is_a_state_and_people_hear_which(void **state) {
 }
 
 // The state of snapshots that were made on days gone by.
-static void a_time_of_a_day_gone_by_is_the_newest_snapshot_before_it(void **state) {
-    world *w = *state;
+WORLD_TEST(a_time_of_a_day_gone_by_is_the_newest_snapshot_before_it) {
     own_pool own = {path_in(w->directory, "calendar"), NULL};
     make_pool(own.pool);
     snapshot_at(own.pool, "noon", 1, 12);
@@ -355,24 +345,11 @@ static void a_time_of_a_day_gone_by_is_the_newest_snapshot_before_it(void **stat
           "--as-of", "2020-05-01 11:59");
 }
 
-static void the_pool_may_come_first_or_from_the_environment(void **state) {
-    world *w = *state;
+WORLD_TEST(the_pool_may_come_first_or_from_the_environment) {
     setenv("REEF_POOL", w->pool, 1);
     (void)reef_json("snapshot", "remove", "kept", "--dry-run", NULL);
     (void)reef_json("snapshot", "remove", w->pool, "kept", "--dry-run", NULL);
     unsetenv("REEF_POOL");
 }
 
-WORLD_TESTS(world_make,
-            world_remove,
-            ALONE(a_snapshot_becomes_a_pool_of_its_own),
-            ALONE(in_place_the_pool_itself_goes_back),
-            ALONE(events_that_a_restore_undid_are_reported_as_undone),
-            ALONE(snapshots_are_found_by_the_beginning_of_their_root),
-            ALONE(snapshots_are_removed_by_name_or_its_beginning),
-            ALONE(one_that_is_damaged_is_reported_and_removed_by_its_whole_name),
-            ALONE(prune_keeps_the_last_and_the_newest_of_each_day),
-            ALONE(the_beginning_of_a_name_is_enough_everywhere),
-            ALONE(a_moment_is_a_state_and_people_hear_which),
-            ALONE(a_time_of_a_day_gone_by_is_the_newest_snapshot_before_it),
-            ALONE(the_pool_may_come_first_or_from_the_environment))
+RUN_TESTS_IN(world_make, world_remove)

@@ -45,7 +45,7 @@ static shown look(reef_top_data *data, size_t columns, size_t rows) {
     return all;
 }
 
-static void the_view_says_when_something_stands_still(void **state) {
+PLAIN_TEST(the_view_says_when_something_stands_still) {
     reef_top_data data = {.pool = "p", .daemon = true};
     shown all = look(&data, 100, 0);
     assert_int_equal(all.loudest, TOP_PLAIN);
@@ -68,7 +68,7 @@ static void the_view_says_when_something_stands_still(void **state) {
 }
 
 // Bytes of text are a size; rows are not counted in bytes.
-static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
+PLAIN_TEST(the_stream_is_counted_in_what_it_is_made_of) {
     static const struct {
         const char *model, *trained;
     } KINDS[] = {{"lm", "trained    4.1 kB in 12 steps; 0 B pending, 1.0 kB"},
@@ -86,7 +86,7 @@ static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
 }
 
 // Where a pool learns all, there is nothing else to count.
-static void what_is_not_learned_is_shown_where_there_is_such(void **state) {
+PLAIN_TEST(what_is_not_learned_is_shown_where_there_is_such) {
     reef_top_data data = {.pool = "p"};
     reef_config_default(&data.config);
     for (int i = 0; i < 2; i++) {
@@ -102,7 +102,7 @@ static void what_is_not_learned_is_shown_where_there_is_such(void **state) {
     }
 }
 
-static void the_view_fits_its_window_and_obeys_no_name(void **state) {
+PLAIN_TEST(the_view_fits_its_window_and_obeys_no_name) {
     reef_generation_record generations[9] = {{.side = 3}};
     reef_usage_summary usage[9] = {{.expert_count = 9}};
     reef_top_data data = {.pool = "p",
@@ -126,7 +126,7 @@ static void the_view_fits_its_window_and_obeys_no_name(void **state) {
     assert_null(strstr(all.text, "         0 sealed"));
 }
 
-static void a_sparkline_spans_its_values(void **state) {
+PLAIN_TEST(a_sparkline_spans_its_values) {
     const double values[] = {5, 9, 1, NAN, 9};
     char *line = reef_top_sparkline(values, 5, 4); // the last four
     assert_string_equal(line, "\xe2\x96\x88\xe2\x96\x81 \xe2\x96\x88");
@@ -137,7 +137,7 @@ static void a_sparkline_spans_its_values(void **state) {
 }
 
 // Older points are means of 16 batches each, and take as much of the line.
-static void the_curve_of_the_loss_goes_along_the_stream(void **state) {
+PLAIN_TEST(the_curve_of_the_loss_goes_along_the_stream) {
     reef_point points[20];
     for (size_t i = 0; i < 20; i++)
         points[i] = (reef_point){.bits_per_byte = i < 4 ? 8 : 1, .level = i < 4};
@@ -149,11 +149,4 @@ static void the_curve_of_the_loss_goes_along_the_stream(void **state) {
     assert_non_null(strstr(all.text, curve));
 }
 
-WORLD_TESTS(world_make,
-            world_remove,
-            ALONE(the_view_says_when_something_stands_still),
-            ALONE(the_stream_is_counted_in_what_it_is_made_of),
-            ALONE(what_is_not_learned_is_shown_where_there_is_such),
-            ALONE(the_view_fits_its_window_and_obeys_no_name),
-            ALONE(a_sparkline_spans_its_values),
-            ALONE(the_curve_of_the_loss_goes_along_the_stream))
+RUN_TESTS_IN(world_make, world_remove)

@@ -49,8 +49,9 @@ static const char *root_of(const json_t *document) {
 
 // ---- the same bits ------------------------------------------------------------------------------
 
-static void train_ends_with_the_daemons_root(void **state) {
-    texts *w = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, sandbox_teardown, texts *w)
+
+FIXTURE_TEST(train_ends_with_the_daemons_root) {
     json_t *document = train_all(w);
     assert_true(is_true(document, "finished"));
     assert_int_equal(pool_generations(&w->box), 2); // or nothing was sealed, and less is compared
@@ -81,8 +82,7 @@ static pid_t start_train(const texts *w, const char *out) {
     return child;
 }
 
-static void interrupted_it_commits_and_goes_on(void **state) {
-    texts *w = *state;
+FIXTURE_TEST(interrupted_it_commits_and_goes_on) {
     json_t *whole = train_all(w);
     sandbox_make_pool(&w->box);
     char *out = path_in(w->box.directory, "out.json");
@@ -100,8 +100,7 @@ static void interrupted_it_commits_and_goes_on(void **state) {
     assert_string_equal(root_of(train_all(w)), root_of(whole));
 }
 
-static void killed_at_any_time_it_goes_on(void **state) {
-    texts *w = *state;
+FIXTURE_TEST(killed_at_any_time_it_goes_on) {
     double began = reef_seconds();
     json_t *whole = train_all(w);
     unsigned whole_ms = (unsigned)(1000 * (reef_seconds() - began)) + 2;
@@ -132,8 +131,7 @@ static void says(const char *command,
 }
 
 // A pool that learns its whole stream has no figure of what it did not learn.
-static void a_pool_that_learns_all_says_nothing_else(void **state) {
-    texts *w = *state;
+FIXTURE_TEST(a_pool_that_learns_all_says_nothing_else) {
     static const char *const MARKS[] = {"", "=== figures ==="};
     char *text = path_in(w->box.directory, "text");
     write_text(text, 3000, 5);
@@ -149,8 +147,7 @@ static void a_pool_that_learns_all_says_nothing_else(void **state) {
     }
 }
 
-static void what_is_not_learned_is_not_reported_as_trained(void **state) {
-    texts *w = *state;
+FIXTURE_TEST(what_is_not_learned_is_not_reported_as_trained) {
     char *pool = path_in(w->box.directory, "marked"), *text = path_in(w->box.directory, "text");
     write_text(text, 3000, 5);
     assert_int_equal(system(formatted("printf '\\n=== figures ===\\n' >>%s", text)), 0);
@@ -177,8 +174,7 @@ static void what_is_not_learned_is_not_reported_as_trained(void **state) {
 
 // ---- other commands that read it ----------------------------------------------------------------
 
-static void eval_matrix_names_both_definitions(void **state) {
-    texts *w = *state;
+FIXTURE_TEST(eval_matrix_names_both_definitions) {
     (void)train_all(w);
     json_t *document =
         reef_json("eval", "--pool", w->box.pool, "--matrix", w->held_words, w->held_figures, NULL);
@@ -201,8 +197,7 @@ static void eval_matrix_names_both_definitions(void **state) {
 
 // All of both was read, so cursors do not show it, but the pool's sources are in the order of their
 // reading. A file that is new, or empty, changes nothing of that.
-static void files_in_another_order_than_they_were_trained_are_refused(void **state) {
-    texts *w = *state;
+FIXTURE_TEST(files_in_another_order_than_they_were_trained_are_refused) {
     const char *pool = w->box.pool,
                *says = "give the files in the order in which they were trained";
     char *empty = path_in(w->box.directory, "empty");
@@ -214,8 +209,7 @@ static void files_in_another_order_than_they_were_trained_are_refused(void **sta
     (void)reef_json("train", pool, w->words, w->figures, w->held_words, NULL);
 }
 
-static void bad_requests_are_distinguished(void **state) {
-    texts *w = *state;
+FIXTURE_TEST(bad_requests_are_distinguished) {
     const char *pool = w->box.pool;
     char *empty = path_in(w->box.directory, "empty");
     write_text(empty, 0, 1);
@@ -237,8 +231,7 @@ static void bad_requests_are_distinguished(void **state) {
     answers(65, "it shrank or was replaced", "train", pool, w->words, NULL);
 }
 
-static void a_daemon_on_the_pool_is_respected(void **state) {
-    texts *w = *state;
+FIXTURE_TEST(a_daemon_on_the_pool_is_respected) {
     START(&w->box, "--source", "-", "--stay");
     answers(75, "is already open for writing by process", "train", w->box.pool, w->words, NULL);
     reefd_end(&w->box);
@@ -256,8 +249,7 @@ static bool last_loss_is_known(const texts *w) {
 
 // The pool learns figures after words, goes back, learns something else, and goes to the figures
 // again. Points of the loss that were removed on the way back are not known then.
-static void losses_of_another_run_are_not_reported_as_this_ones(void **state) {
-    texts *w = *state;
+FIXTURE_TEST(losses_of_another_run_are_not_reported_as_this_ones) {
     const char *pool = w->box.pool;
     (void)reef_json("train", pool, w->words, w->held_words, NULL);
     (void)reef_json("snapshot", "create", pool, "words", NULL);
@@ -277,13 +269,4 @@ static void losses_of_another_run_are_not_reported_as_this_ones(void **state) {
     pool_check(&w->box);
 }
 
-TESTS(BOX(train_ends_with_the_daemons_root),
-      BOX(interrupted_it_commits_and_goes_on),
-      BOX(killed_at_any_time_it_goes_on),
-      BOX(what_is_not_learned_is_not_reported_as_trained),
-      BOX(a_pool_that_learns_all_says_nothing_else),
-      BOX(eval_matrix_names_both_definitions),
-      BOX(files_in_another_order_than_they_were_trained_are_refused),
-      BOX(bad_requests_are_distinguished),
-      BOX(a_daemon_on_the_pool_is_respected),
-      BOX(losses_of_another_run_are_not_reported_as_this_ones))
+RUN_TESTS

@@ -70,8 +70,7 @@ static int setup(void **state) {
 
 // ---- reef usage ---------------------------------------------------------------------------------
 
-static void a_range_counts_what_was_used_in_it(void **state) {
-    world *w = *state;
+WORLD_TEST(a_range_counts_what_was_used_in_it) {
     json_int_t all = selections(w->pool, NULL, NULL);
     json_int_t now = selections(w->pool, "--since", "3h");
     assert_true(now > 0);
@@ -107,8 +106,7 @@ static void expect_library(const char *path, uint64_t since, uint64_t until, jso
     assert_int_equal(sum, wanted);
 }
 
-static void usage_of_before_the_windows_is_reported_and_kept_apart(void **state) {
-    world *w = *state;
+WORLD_TEST(usage_of_before_the_windows_is_reported_and_kept_apart) {
     char *pool = trained_pool(w, "older");
     json_int_t now = selections(pool, NULL, NULL);
     // As a pool has it that was trained when there were no windows: in the totals alone.
@@ -127,7 +125,7 @@ static void usage_of_before_the_windows_is_reported_and_kept_apart(void **state)
     answers(0, "nothing was recorded in this range", "usage", pool, "--since", "2099-01-01", NULL);
 }
 
-static void times_are_read_as_people_type_them(void **state) {
+PLAIN_TEST(times_are_read_as_people_type_them) {
     static const struct {
         const char *text;
         uint64_t ms;
@@ -184,8 +182,7 @@ static char *train_with_daemon(const world *w, const char *pool) {
     return formatted("%s", p.err);
 }
 
-static void a_daemon_compacts_by_itself(void **state) {
-    world *w = *state;
+WORLD_TEST(a_daemon_compacts_by_itself) {
     char *pool = trained_pool(w, "trained");
     use_earlier(pool, 30 * 24, 1000, 3);
     use_earlier(pool, 5, 100, 2);
@@ -199,8 +196,7 @@ static void a_daemon_compacts_by_itself(void **state) {
     assert_int_equal(selections(pool, "--since", "40d"), after);
 }
 
-static void what_cannot_be_compacted_is_reported_and_stops_no_training(void **state) {
-    world *w = *state;
+WORLD_TEST(what_cannot_be_compacted_is_reported_and_stops_no_training) {
     reef_error err;
     reef_store *store = NULL;
     reef_txn *txn = NULL;
@@ -220,10 +216,4 @@ static void what_cannot_be_compacted_is_reported_and_stops_no_training(void **st
     assert_true(selections(pool, NULL, NULL) > before);
 }
 
-WORLD_TESTS(setup,
-            world_remove,
-            ALONE(a_range_counts_what_was_used_in_it),
-            ALONE(usage_of_before_the_windows_is_reported_and_kept_apart),
-            ALONE(times_are_read_as_people_type_them),
-            ALONE(a_daemon_compacts_by_itself),
-            ALONE(what_cannot_be_compacted_is_reported_and_stops_no_training))
+RUN_TESTS_IN(setup, world_remove)

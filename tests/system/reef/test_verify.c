@@ -57,8 +57,7 @@ static void expect_sound(const char *pool) {
 
 // ---- how much is looked at ----------------------------------------------------------------------
 
-static void a_run_reports_what_it_checked(void **state) {
-    world *w = *state;
+WORLD_TEST(a_run_reports_what_it_checked) {
     json_t *whole = verify_json(w->pool, RUN_OK, NULL, NULL);
     assert_string_equal(string(whole, "mode"), "whole");
     assert_true(is_null(whole, "seed"));
@@ -85,8 +84,7 @@ static void a_run_reports_what_it_checked(void **state) {
     assert_non_null(strstr(p.out, "sound, as far as a quick check looks"));
 }
 
-static void a_sample_can_be_taken_again(void **state) {
-    world *w = *state;
+WORLD_TEST(a_sample_can_be_taken_again) {
     json_t *first = verify_json(w->pool, RUN_OK, "--sample", "40");
     assert_string_equal(string(first, "mode"), "sample");
     assert_true(number(first, "sample_percent") == 40.0);
@@ -101,8 +99,7 @@ static void a_sample_can_be_taken_again(void **state) {
     assert_non_null(strstr(p.out, "not hashed"));
 }
 
-static void options_that_contradict_are_refused(void **state) {
-    world *w = *state;
+WORLD_TEST(options_that_contradict_are_refused) {
     static const char *const CASES[][5] = {
         {"--quick", "--sample", "5"}, {"--seed", "1"}, {"--sample", "101"}, {"--sample", "0"}};
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
@@ -118,8 +115,7 @@ static void options_that_contradict_are_refused(void **state) {
 
 // ---- who keeps pages from reuse -----------------------------------------------------------------
 
-static void status_names_the_reader_that_keeps_pages_from_reuse(void **state) {
-    world *w = *state;
+WORLD_TEST(status_names_the_reader_that_keeps_pages_from_reuse) {
     reef_error err;
     reef_store *store = NULL;
     reef_txn *held = NULL;
@@ -143,8 +139,7 @@ static void status_names_the_reader_that_keeps_pages_from_reuse(void **state) {
 
 // ---- when it was last looked at -----------------------------------------------------------------
 
-static void status_tells_the_last_scrub(void **state) {
-    world *w = *state;
+WORLD_TEST(status_tells_the_last_scrub) {
     reef_error err;
     reef_store *store = NULL;
     reef_txn *txn = NULL;
@@ -182,8 +177,7 @@ static void status_tells_the_last_scrub(void **state) {
 
 // ---- sizes --------------------------------------------------------------------------------------
 
-static void a_record_of_a_wrong_size_is_found_although_its_checksum_is_right(void **state) {
-    world *w = *state;
+WORLD_TEST(a_record_of_a_wrong_size_is_found_although_its_checksum_is_right) {
     reef_error err;
     reef_store *store = NULL;
     reef_txn *txn = NULL;
@@ -213,8 +207,7 @@ static void expect_remedy(const char *pool, const reef_key *lost, const char *re
     expect_sound(restored != NULL ? restored : pool);
 }
 
-static void the_state_before_is_restored_by_the_command_that_is_named(void **state) {
-    world *w = *state;
+WORLD_TEST(the_state_before_is_restored_by_the_command_that_is_named) {
     const reef_key keys[] = {{.db = REEF_DB_EXPERTS, .generation = 1},
                              {.db = REEF_DB_GENERATIONS, .generation = 1}};
     for (size_t i = 0; i < 3; i++) { // the last one sealed since the snapshot
@@ -226,8 +219,7 @@ static void the_state_before_is_restored_by_the_command_that_is_named(void **sta
     }
 }
 
-static void people_read_it_as_well(void **state) {
-    world *w = *state;
+WORLD_TEST(people_read_it_as_well) {
     char *pool = trained_pool(w, "remedy-text");
     record_damage(pool, &(reef_key){.db = REEF_DB_EXPERTS, .generation = 1});
     program p = reef("verify", pool, NULL);
@@ -238,8 +230,7 @@ static void people_read_it_as_well(void **state) {
     assert_non_null(strstr(p.out, line));
 }
 
-static void what_it_was_trained_with_is_written_again(void **state) {
-    world *w = *state;
+WORLD_TEST(what_it_was_trained_with_is_written_again) {
     char *pool = trained_pool(w, "remedy-kernels");
     record_damage(pool, &(reef_key){.db = REEF_DB_META, .name = "kernels"});
     json_t *found = verify_json(pool, RUN_DAMAGED, NULL, NULL);
@@ -249,8 +240,7 @@ static void what_it_was_trained_with_is_written_again(void **state) {
 }
 
 // Nothing else is written to such a pool.
-static void a_damaged_last_generation_is_not_trained_on(void **state) {
-    world *w = *state;
+WORLD_TEST(a_damaged_last_generation_is_not_trained_on) {
     char *pool = trained_pool(w, "last-trained");
     record_damage(pool, &(reef_key){.db = REEF_DB_GENERATIONS, .generation = 1});
     data_bytes before = data_file_load(pool);
@@ -266,8 +256,7 @@ static void a_damaged_last_generation_is_not_trained_on(void **state) {
     free(after.data);
 }
 
-static void a_snapshot_that_is_damaged_is_let_go_by_the_command_that_is_named(void **state) {
-    world *w = *state;
+WORLD_TEST(a_snapshot_that_is_damaged_is_let_go_by_the_command_that_is_named) {
     char *pool = trained_pool(w, "remedy-copy");
     const reef_key key = {
         .db = REEF_DB_TENSORS, .generation = copy_number(pool), .name = "gate_weights"};
@@ -277,8 +266,7 @@ static void a_snapshot_that_is_damaged_is_let_go_by_the_command_that_is_named(vo
     expect_remedy(pool, &(reef_key){.db = REEF_DB_SNAPSHOTS, .name = "kept"}, NULL);
 }
 
-static void what_is_kept_nowhere_has_no_command(void **state) {
-    world *w = *state;
+WORLD_TEST(what_is_kept_nowhere_has_no_command) {
     char *pool = trained_pool(w, "remedy-sealed");
     record_damage(pool, &(reef_key){.db = REEF_DB_EXPERTS, .generation = 0});
     json_t *found = verify_json(pool, RUN_DAMAGED, NULL, NULL);
@@ -289,17 +277,4 @@ static void what_is_kept_nowhere_has_no_command(void **state) {
     assert_true(is_null(found, "remedy"));
 }
 
-WORLD_TESTS(world_make,
-            world_remove,
-            ALONE(a_run_reports_what_it_checked),
-            ALONE(a_sample_can_be_taken_again),
-            ALONE(options_that_contradict_are_refused),
-            ALONE(status_names_the_reader_that_keeps_pages_from_reuse),
-            ALONE(status_tells_the_last_scrub),
-            ALONE(a_record_of_a_wrong_size_is_found_although_its_checksum_is_right),
-            ALONE(the_state_before_is_restored_by_the_command_that_is_named),
-            ALONE(people_read_it_as_well),
-            ALONE(what_it_was_trained_with_is_written_again),
-            ALONE(a_damaged_last_generation_is_not_trained_on),
-            ALONE(a_snapshot_that_is_damaged_is_let_go_by_the_command_that_is_named),
-            ALONE(what_is_kept_nowhere_has_no_command))
+RUN_TESTS_IN(world_make, world_remove)

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-static void counts_bytes_and_durations_read_well(void **state) {
+PLAIN_TEST(counts_bytes_and_durations_read_well) {
     char out[CLI_WORD_BYTES];
     assert_string_equal(reef_cli_count(0, out), "0");
     assert_string_equal(reef_cli_count(999, out), "999");
@@ -32,7 +32,7 @@ static void expect_printable(const char *bytes, size_t count, bool lines, const 
     free(text);
 }
 
-static void printable_text_never_reaches_the_terminal_raw(void **state) {
+PLAIN_TEST(printable_text_never_reaches_the_terminal_raw) {
     expect_printable("caf\xc3\xa9 \xd0\xa0", 8, false, "caf\xc3\xa9 \xd0\xa0");
     expect_printable("a\nb\tc", 5, true, "a\nb\tc");
     expect_printable("a\nb\tc", 5, false, "a\\nb\\tc");
@@ -44,7 +44,7 @@ static void printable_text_never_reaches_the_terminal_raw(void **state) {
     expect_printable("\xf0\x9f\x90\x9a", 4, true, "\xf0\x9f\x90\x9a");
 }
 
-static void cutting_counts_characters(void **state) {
+PLAIN_TEST(cutting_counts_characters) {
     char *whole = reef_cli_cut("\xd0\xa0\xd0\xb8\xd1\x84", 3),
          *cut = reef_cli_cut("\xd0\xa0\xd0\xb8\xd1\x84", 2);
     assert_string_equal(whole, "\xd0\xa0\xd0\xb8\xd1\x84");
@@ -55,7 +55,7 @@ static void cutting_counts_characters(void **state) {
 }
 
 // Whatever the locale is: a test has that of C.
-static void wide_characters_have_two_columns_and_accents_none(void **state) {
+PLAIN_TEST(wide_characters_have_two_columns_and_accents_none) {
     assert_int_equal(reef_cli_width("\xe6\xbc\xa2\xe5\xad\x97"), 4); // two Chinese characters
     assert_int_equal(reef_cli_width("e\xcc\x81"), 1);                // an e, and an accent on it
     assert_int_equal(reef_cli_width("a\xff\xe2"), 3);                // no UTF-8
@@ -70,7 +70,7 @@ static void wide_characters_have_two_columns_and_accents_none(void **state) {
     free(shorter);
 }
 
-static void distance_counts_single_typing_mistakes(void **state) {
+PLAIN_TEST(distance_counts_single_typing_mistakes) {
     assert_int_equal(reef_edit_distance("eval", "eval"), 0);
     assert_int_equal(reef_edit_distance("evl", "eval"), 1);
     assert_int_equal(reef_edit_distance("eavl", "eval"), 1);
@@ -80,7 +80,7 @@ static void distance_counts_single_typing_mistakes(void **state) {
     assert_int_equal(reef_edit_distance("seal", "grow"), 4);
 }
 
-static void a_mistyped_command_suggests_the_nearest(void **state) {
+PLAIN_TEST(a_mistyped_command_suggests_the_nearest) {
     static const char *const GUESSES[][2] = {{"stauts", "status"},
                                              {"snapshot crate", "snapshot create"},
                                              {"snapshto", "snapshot"},
@@ -93,7 +93,7 @@ static void a_mistyped_command_suggests_the_nearest(void **state) {
     assert_null(reef_cli_command_guess("xyzzy"));
 }
 
-static void tables_line_up_whatever_the_script(void **state) {
+PLAIN_TEST(tables_line_up_whatever_the_script) {
     static const char *const HEADING[] = {"name", "n"};
     reef_cli_table *table = reef_cli_table_new("<>", HEADING);
     reef_cli_table_cell(table, "%s", "\xd0\xa0\xd1\x83\xd1\x81\xd1\x81\xd0\xba"); // five letters
@@ -113,7 +113,7 @@ static void tables_line_up_whatever_the_script(void **state) {
                               "c      1234\n");
 }
 
-static void ticks_are_round_and_neither_too_few_nor_too_many(void **state) {
+PLAIN_TEST(ticks_are_round_and_neither_too_few_nor_too_many) {
     for (int i = -30; i < 100; i++) {
         double range = pow(1.25, i), tick = reef_chart_tick(range, 8),
                lead = tick / pow(10, floor(log10(tick) + 1e-9));
@@ -122,7 +122,7 @@ static void ticks_are_round_and_neither_too_few_nor_too_many(void **state) {
     }
 }
 
-static void smoothing_keeps_a_step_where_it_is_and_drops_a_spike(void **state) {
+PLAIN_TEST(smoothing_keeps_a_step_where_it_is_and_drops_a_spike) {
     reef_point points[40];
     for (size_t i = 0; i < 40; i++) points[i] = (reef_point){.bits_per_byte = i < 20 ? 2.0f : 5.0f};
     points[10].bits_per_byte = 9;
@@ -175,7 +175,7 @@ static char *loss_svg(const uint64_t *found, size_t found_count) {
     return text_of(file);
 }
 
-static void labels_of_boundaries_keep_apart_and_in_the_picture(void **state) {
+PLAIN_TEST(labels_of_boundaries_keep_apart_and_in_the_picture) {
     uint64_t found[40] = {300, 600, 1000}; // the last at the end of the stream
     double places[40];
     char *svg = loss_svg(found, 3);
@@ -191,7 +191,7 @@ static void labels_of_boundaries_keep_apart_and_in_the_picture(void **state) {
     free(svg);
 }
 
-static void names_in_the_head_of_the_matrix_keep_to_their_columns(void **state) {
+PLAIN_TEST(names_in_the_head_of_the_matrix_keep_to_their_columns) {
     double bits[] = {2, 3, 4, 5, 6, 7, 8, 9, 3, 2};
     size_t own[10] = {0};
     const char *names[10];
@@ -207,18 +207,5 @@ static void names_in_the_head_of_the_matrix_keep_to_their_columns(void **state) 
 
 int main(void) {
     reef_cmd_install();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_bytes_and_durations_read_well),
-        cmocka_unit_test(printable_text_never_reaches_the_terminal_raw),
-        cmocka_unit_test(cutting_counts_characters),
-        cmocka_unit_test(wide_characters_have_two_columns_and_accents_none),
-        cmocka_unit_test(distance_counts_single_typing_mistakes),
-        cmocka_unit_test(a_mistyped_command_suggests_the_nearest),
-        cmocka_unit_test(tables_line_up_whatever_the_script),
-        cmocka_unit_test(ticks_are_round_and_neither_too_few_nor_too_many),
-        cmocka_unit_test(smoothing_keeps_a_step_where_it_is_and_drops_a_spike),
-        cmocka_unit_test(labels_of_boundaries_keep_apart_and_in_the_picture),
-        cmocka_unit_test(names_in_the_head_of_the_matrix_keep_to_their_columns),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -658,15 +658,15 @@ static void a_check_that_cannot_be_started_ends_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest of_one_daemon[] = {
-        ALONE(status_has_every_field),
-        ALONE(a_pause_stops_training_and_nothing_else),
-        ALONE(commands_that_cannot_be_done_are_refused),
-        ALONE(another_process_evaluates_meanwhile),
-        ALONE(pipelined_and_half_requests_are_answered_in_order),
-        ALONE(garbage_is_answered_and_the_connection_stays_usable),
-        ALONE(what_is_no_http_is_refused_and_closed),
-        ALONE(clients_that_ask_nothing_are_let_go),
-        ALONE(one_client_too_many_is_refused),
+        cmocka_unit_test(status_has_every_field),
+        cmocka_unit_test(a_pause_stops_training_and_nothing_else),
+        cmocka_unit_test(commands_that_cannot_be_done_are_refused),
+        cmocka_unit_test(another_process_evaluates_meanwhile),
+        cmocka_unit_test(pipelined_and_half_requests_are_answered_in_order),
+        cmocka_unit_test(garbage_is_answered_and_the_connection_stays_usable),
+        cmocka_unit_test(what_is_no_http_is_refused_and_closed),
+        cmocka_unit_test(clients_that_ask_nothing_are_let_go),
+        cmocka_unit_test(one_client_too_many_is_refused),
     };
     const struct CMUnitTest tests[] = {
         BOX(what_never_ends_has_no_time_left),
@@ -682,7 +682,7 @@ int main(void) {
         BOX(the_socket_is_private_and_goes_with_the_daemon),
         BOX(another_file_in_its_place_is_left_alone),
         BOX(the_client_tells_absence_from_failure),
-        ALONE(a_check_that_cannot_be_started_ends_nothing),
+        cmocka_unit_test(a_check_that_cannot_be_started_ends_nothing),
         BOX(only_a_drain_and_a_check_are_waited_for_without_end),
     };
     return cmocka_run_group_tests_name("one daemon", of_one_daemon, setup, sandbox_stop) +

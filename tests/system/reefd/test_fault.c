@@ -66,8 +66,9 @@ static reef_commit uninterrupted(const small_disk *small) {
     return commit;
 }
 
-static void a_full_disk_ends_it_and_loses_nothing_committed(void **state) {
-    small_disk *small = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup_disk, teardown_disk, small_disk *small)
+
+FIXTURE_TEST(a_full_disk_ends_it_and_loses_nothing_committed) {
     if (!small->disk.directory[0]) skip();
     reef_commit whole = uninterrupted(small), before = pool_commit(&small->disk);
     small_disk_fill(small->filler);
@@ -95,8 +96,7 @@ static pid_t start_on_a_full_disk(small_disk *small) {
     return pid;
 }
 
-static void room_that_comes_back_in_time_saves_the_run(void **state) {
-    small_disk *small = *state;
+FIXTURE_TEST(room_that_comes_back_in_time_saves_the_run) {
     if (!small->disk.directory[0]) skip();
     reef_commit whole = uninterrupted(small);
     pid_t pid = start_on_a_full_disk(small);
@@ -109,9 +109,8 @@ static void room_that_comes_back_in_time_saves_the_run(void **state) {
 }
 
 // The longest pauses between two attempts are minutes: a request does not wait for them.
-static void commands_are_answered_while_commits_fail(void **state) {
+FIXTURE_TEST(commands_are_answered_while_commits_fail) {
     static const char COMMIT[] = "{\"command\": \"commit\"}";
-    small_disk *small = *state;
     if (!small->disk.directory[0]) skip();
     reef_commit whole = uninterrupted(small);
     pid_t pid = start_on_a_full_disk(small);
@@ -129,9 +128,8 @@ static void commands_are_answered_while_commits_fail(void **state) {
 }
 
 // A client that got a failure would never think of ending it.
-static void a_pause_that_cannot_commit_pauses_nothing(void **state) {
+FIXTURE_TEST(a_pause_that_cannot_commit_pauses_nothing) {
     static const char PAUSE[] = "{\"command\": \"pause\"}", DRAIN[] = "{\"command\": \"drain\"}";
-    small_disk *small = *state;
     size_t bytes = 0;
     if (!small->disk.directory[0]) skip();
     char *text = read_text(small->box.text, &bytes);
@@ -181,8 +179,7 @@ static uint64_t push(int fd, uint64_t sent) {
     return sent;
 }
 
-static void a_fast_sender_has_to_wait(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(a_fast_sender_has_to_wait) {
     START_PIPED(box, NULL);
     int to = box->input;
     assert_int_equal(fcntl(to, F_SETFL, O_NONBLOCK), 0);
@@ -206,10 +203,4 @@ static void a_fast_sender_has_to_wait(void **state) {
     pool_check(box);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_disk, teardown_disk)
-
-TESTS(TEST(a_full_disk_ends_it_and_loses_nothing_committed),
-      TEST(room_that_comes_back_in_time_saves_the_run),
-      TEST(commands_are_answered_while_commits_fail),
-      TEST(a_pause_that_cannot_commit_pauses_nothing),
-      NEW_BOX(a_fast_sender_has_to_wait))
+RUN_TESTS

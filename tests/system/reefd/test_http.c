@@ -465,18 +465,18 @@ static int setup_idle(void **state) {
 
 int main(void) {
     const struct CMUnitTest of_one_daemon[] = {
-        ALONE(it_says_that_it_lives_and_is_ready),
-        ALONE(the_status_is_that_of_the_socket),
-        ALONE(text_is_generated_by_its_seed),
-        ALONE(the_series_is_cut_into_as_many_points),
-        ALONE(metrics_are_what_prometheus_takes),
-        ALONE(what_is_not_there_is_refused),
-        ALONE(every_route_knows_what_may_stand_in_its_query),
-        ALONE(a_request_of_two_meanings_is_refused_and_the_last),
-        ALONE(a_body_that_is_too_long_is_refused),
-        ALONE(a_question_whose_client_hung_up_is_not_begun),
-        ALONE(a_client_that_leaves_before_its_answer_is_forgotten),
-        ALONE(hostile_clients_are_let_go),
+        cmocka_unit_test(it_says_that_it_lives_and_is_ready),
+        cmocka_unit_test(the_status_is_that_of_the_socket),
+        cmocka_unit_test(text_is_generated_by_its_seed),
+        cmocka_unit_test(the_series_is_cut_into_as_many_points),
+        cmocka_unit_test(metrics_are_what_prometheus_takes),
+        cmocka_unit_test(what_is_not_there_is_refused),
+        cmocka_unit_test(every_route_knows_what_may_stand_in_its_query),
+        cmocka_unit_test(a_request_of_two_meanings_is_refused_and_the_last),
+        cmocka_unit_test(a_body_that_is_too_long_is_refused),
+        cmocka_unit_test(a_question_whose_client_hung_up_is_not_begun),
+        cmocka_unit_test(a_client_that_leaves_before_its_answer_is_forgotten),
+        cmocka_unit_test(hostile_clients_are_let_go),
     };
     const struct CMUnitTest tests[] = {
         BOX(bodies_are_bounded_together_and_not_kept_for_who_may_not_ask),

@@ -12,8 +12,7 @@ static void assert_near(double a, double b, double most) {
 }
 
 // The same model opened by this process says the same to the last digit that JSON has.
-static void scores_are_those_of_the_committed_state(void **state) {
-    sandbox *box = *state;
+TEST_WITH(scores_are_those_of_the_committed_state, NULL, NULL, sandbox *box) {
     static const char TEXT[] = "a line of text\nand another one, longer than the first\nend";
     await_count(box, "step", 50);
     reefd_snapshot(box, "then");
@@ -79,8 +78,7 @@ static void scores_are_those_of_the_committed_state(void **state) {
 }
 
 // A script that drains and then scores means what it has just pushed.
-static void a_score_after_a_drain_is_as_of_its_commit(void **state) {
-    sandbox *box = *state;
+TEST_WITH(a_score_after_a_drain_is_as_of_its_commit, NULL, NULL, sandbox *box) {
     int64_t step = 30;
     (void)json_of(post(box, "/v1/score", "", "some text to score"), 200);
     for (int i = 0; i < 5; i++, step += 10) {
@@ -93,7 +91,4 @@ static void a_score_after_a_drain_is_as_of_its_commit(void **state) {
     await_steps(box, 1);
 }
 
-WORLD_TESTS(setup,
-            sandbox_stop,
-            ALONE(a_score_after_a_drain_is_as_of_its_commit),
-            ALONE(scores_are_those_of_the_committed_state))
+RUN_TESTS_IN(setup, sandbox_stop)

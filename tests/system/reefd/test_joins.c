@@ -224,8 +224,7 @@ static size_t all_know_all(const sandbox *box, size_t count) {
 
 // ---- joins --------------------------------------------------------------------------------------
 
-static void every_rank_knows_what_all_have_learned(void **state) {
-    sandbox *box = *state;
+BOX_TEST(every_rank_knows_what_all_have_learned) {
     (void)undisturbed_once(box, RANKS);
     // The first one, two of rank 0, two of rank 1, and one of rank 2, each on three ranks.
     assert_int_equal(all_know_all(box, RANKS), 9 * 6);
@@ -249,8 +248,7 @@ static void every_rank_knows_what_all_have_learned(void **state) {
     shell("test -z \"$(find many -name '*.from-*' -o -name '*.part' -o -name item)\"");
 }
 
-static void with_a_net_too(void **state) {
-    sandbox *box = *state;
+BOX_TEST(with_a_net_too) {
     char path[256];
     make_base(box, "0.5");
     for (size_t r = 0; r < 2; r++) {
@@ -267,8 +265,7 @@ static void with_a_net_too(void **state) {
     same_roots(box, 2, &expected);
 }
 
-static void neither_time_nor_threads_nor_commits_matter(void **state) {
-    sandbox *box = *state;
+BOX_TEST(neither_time_nor_threads_nor_commits_matter) {
     outcome expected = undisturbed_once(box, RANKS);
     make_ranks(box, RANKS);
     const special one = {.rank = 1, .more = "--threads 2 --commit-steps 3"};
@@ -287,8 +284,7 @@ static void neither_time_nor_threads_nor_commits_matter(void **state) {
 }
 
 // Equal text makes equal generations: each rank keeps one.
-static void what_two_ranks_learned_alike_is_one_kind(void **state) {
-    sandbox *box = *state;
+BOX_TEST(what_two_ranks_learned_alike_is_one_kind) {
     char one[256], other[256];
     (void)unlink(source_of(box, 1, other));
     (void)unlink(source_of(box, 0, one));
@@ -304,8 +300,7 @@ static void what_two_ranks_learned_alike_is_one_kind(void **state) {
 
 // ---- kills --------------------------------------------------------------------------------------
 
-static void killed_ranks_go_on(void **state) {
-    sandbox *box = *state;
+BOX_TEST(killed_ranks_go_on) {
     outcome expected = undisturbed_once(box, RANKS);
     make_ranks(box, RANKS);
     size_t kills = test_effort(KILLS_FEW, KILLS_MANY);
@@ -324,7 +319,7 @@ static void killed_ranks_go_on(void **state) {
 
 // A rank dies at a point of a join, and all are started again; so at three points, one after the
 // other, of which the last ones are in later joins.
-static void a_join_that_was_cut_off_is_begun_again(void **state) {
+BOX_TEST(a_join_that_was_cut_off_is_begun_again) {
 #ifdef REEF_FAIL_POINTS
     static const char *const POINTS[][3] = {
         {"join.sealed", "import.read", "import.joined"},
@@ -332,7 +327,6 @@ static void a_join_that_was_cut_off_is_begun_again(void **state) {
         {"join.finished", "join.packed:2", "join.exchanged:2"},
         {"import.cleared:2", "join.item:4", "commit.before_sync"},
     };
-    sandbox *box = *state;
     outcome expected = undisturbed_once(box, RANKS);
     for (size_t i = 0; i < sizeof(POINTS) / sizeof(*POINTS); i++) {
         make_ranks(box, RANKS);
@@ -367,8 +361,8 @@ static pid_t start_with_live_source(const sandbox *box, char path[256]) {
     return run;
 }
 
-static void a_rank_that_is_waited_for_is_shown_and_one_stop_ends_all(void **state) {
-    sandbox *box = *state, at;
+BOX_TEST(a_rank_that_is_waited_for_is_shown_and_one_stop_ends_all) {
+    sandbox at;
     char path[256];
     make_ranks(box, RANKS);
     pid_t run = start_with_live_source(box, path);
@@ -397,8 +391,7 @@ static void a_rank_that_is_waited_for_is_shown_and_one_stop_ends_all(void **stat
 }
 
 // Asked to stop anywhere, all end in good order, and come to the same when they go on.
-static void stopped_ranks_go_on(void **state) {
-    sandbox *box = *state;
+BOX_TEST(stopped_ranks_go_on) {
     outcome expected = undisturbed_once(box, RANKS);
     make_ranks(box, RANKS);
     for (size_t i = 0; i < RANKS; i++) {
@@ -415,8 +408,7 @@ static void stopped_ranks_go_on(void **state) {
 // ---- what does not fit together -----------------------------------------------------------------
 
 // What is judged when they meet, and what a rank finds before and after that: one message.
-static void what_does_not_fit_ends_all_before_anything_is_learned(void **state) {
-    sandbox *box = *state;
+BOX_TEST(what_does_not_fit_ends_all_before_anything_is_learned) {
     make_ranks(box, 2);
     const special once = {.rank = 1, .more = "--join-every 0"};
     ends_with(box, run_special(box, 2, JOINING, &once),
@@ -432,8 +424,7 @@ static void what_does_not_fit_ends_all_before_anything_is_learned(void **state) 
 }
 
 // A backup that was put back, where the others have gone on.
-static void an_older_copy_is_named(void **state) {
-    sandbox *box = *state;
+BOX_TEST(an_older_copy_is_named) {
     char path[256];
     (void)undisturbed_once(box, 2);
     shell("cp -a many/rank-1 kept");
@@ -443,8 +434,7 @@ static void an_older_copy_is_named(void **state) {
     ends_with(box, run_ranks(box, 2, JOINING), "it is an older copy");
 }
 
-static void one_process_joins_nobody(void **state) {
-    sandbox *box = *state;
+BOX_TEST(one_process_joins_nobody) {
     char path[256];
     int code = shell_of("$REEFD --pool pool --source %s " QUICK " " JOINING " 2>messages",
                         source_of(box, 0, path));
@@ -461,8 +451,7 @@ static void one_process_joins_nobody(void **state) {
 }
 
 // A disk that is full on one rank, within a join: its files may not grow.
-static void a_full_disk_on_one_rank(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_full_disk_on_one_rank) {
     outcome expected = undisturbed_once(box, 2);
     make_ranks(box, 2);
     const special full = {
@@ -475,9 +464,8 @@ static void a_full_disk_on_one_rank(void **state) {
 }
 
 // Rank 1 has done a join that rank 0 has not, and what it gave is damaged, or gone.
-static void what_others_still_need_is_checked(void **state) {
+BOX_TEST(what_others_still_need_is_checked) {
 #ifdef REEF_FAIL_POINTS
-    sandbox *box = *state;
     make_ranks(box, 2);
     const special dies = {.rank = 0, .before = "-x REEF_FAIL_POINT=join.item"};
     assert_int_not_equal(run_special(box, 2, JOINING, &dies), 0);
@@ -505,20 +493,5 @@ static void what_others_still_need_is_checked(void **state) {
 int main(void) {
     ranks_are_apart = true;
     leave_mpi_to_itself();
-    const struct CMUnitTest tests[] = {
-        BOX(every_rank_knows_what_all_have_learned),
-        BOX(with_a_net_too),
-        BOX(neither_time_nor_threads_nor_commits_matter),
-        BOX(what_two_ranks_learned_alike_is_one_kind),
-        BOX(killed_ranks_go_on),
-        BOX(a_join_that_was_cut_off_is_begun_again),
-        BOX(a_rank_that_is_waited_for_is_shown_and_one_stop_ends_all),
-        BOX(stopped_ranks_go_on),
-        BOX(what_does_not_fit_ends_all_before_anything_is_learned),
-        BOX(an_older_copy_is_named),
-        BOX(one_process_joins_nobody),
-        BOX(a_full_disk_on_one_rank),
-        BOX(what_others_still_need_is_checked),
-    };
-    return cmocka_run_group_tests_name("reefd joins", tests, NULL, discard_mould);
+    return test_run(NULL, discard_mould);
 }

@@ -116,8 +116,9 @@ static void use_pool(world *w, const char *path) {
 
 // ---- copies, snapshots --------------------------------------------------------------------------
 
-static void a_copy_has_what_waits_and_so_has_the_pool(void **state) {
-    world *w = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, world *w)
+
+FIXTURE_TEST(a_copy_has_what_waits_and_so_has_the_pool) {
     make_waiting(w);
     REEF("export", "pool", w->box.pool, w->other);
     reef_commit expected = read_batches(w, (const size_t[]){0, 1, 2}, 3);
@@ -131,8 +132,7 @@ static void a_copy_has_what_waits_and_so_has_the_pool(void **state) {
     stop(w);
 }
 
-static void what_waits_goes_on_in_a_pool_that_is_restored(void **state) {
-    world *w = *state;
+FIXTURE_TEST(what_waits_goes_on_in_a_pool_that_is_restored) {
     make_waiting(w);
     char from[160];
     strcpy(from, w->box.pool);
@@ -157,8 +157,7 @@ static void what_waits_goes_on_in_a_pool_that_is_restored(void **state) {
     stop(w);
 }
 
-static void what_waits_continues_where_the_pool_itself_is_restored(void **state) {
-    world *w = *state;
+FIXTURE_TEST(what_waits_continues_where_the_pool_itself_is_restored) {
     make_waiting(w);
     REEF("snapshot", "restore", w->box.pool, "kept", "--in-place");
     start(w);
@@ -188,8 +187,7 @@ static void damage(const char *path, const char *bytes) {
     assert_int_equal(fclose(file), 0);
 }
 
-static void verify_says_what_was_pushed_and_is_lost(void **state) {
-    world *w = *state;
+FIXTURE_TEST(verify_says_what_was_pushed_and_is_lost) {
     make_waiting(w);
     char data[200];
     snprintf(data, sizeof(data), "%s/data.mdb", w->box.pool);
@@ -208,7 +206,4 @@ static void verify_says_what_was_pushed_and_is_lost(void **state) {
                      3 * LINES * LINE_BYTES);
 }
 
-TESTS(SET_UP(a_copy_has_what_waits_and_so_has_the_pool),
-      SET_UP(what_waits_goes_on_in_a_pool_that_is_restored),
-      SET_UP(what_waits_continues_where_the_pool_itself_is_restored),
-      SET_UP(verify_says_what_was_pushed_and_is_lost))
+RUN_TESTS

@@ -63,8 +63,7 @@ static void await_root(const sandbox *box, const reef_commit *commit) {
     fail_msg("the state was not kept");
 }
 
-static void states_that_learned_something_are_kept(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(states_that_learned_something_are_kept) {
     start(box, "1s", "hourly=3");
     reefd_snapshot(box, "mine");
     sleep_ms(A_PERIOD_LATER_MS);
@@ -90,8 +89,7 @@ static void states_that_learned_something_are_kept(void **state) {
 }
 
 // What was learned just before the end is kept when the daemon is there again.
-static void a_start_keeps_what_the_end_left(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(a_start_keeps_what_the_end_left) {
     start(box, "52w", "weekly=1");
     reef_commit first = learn(box, 'a');
     assert_int_equal(list_states(box).kept, 0); // not due yet
@@ -108,8 +106,7 @@ static void a_start_keeps_what_the_end_left(void **state) {
     pool_check(box);
 }
 
-static void a_moment_is_answered_by_what_was_kept(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(a_moment_is_answered_by_what_was_kept) {
     reef_error err;
     reef_store *store;
     char name[REEF_NAME_BYTES_MAX + 1];
@@ -129,6 +126,4 @@ static void a_moment_is_answered_by_what_was_kept(void **state) {
     pool_close(store, txn);
 }
 
-TESTS(NEW_BOX(states_that_learned_something_are_kept),
-      NEW_BOX(a_start_keeps_what_the_end_left),
-      NEW_BOX(a_moment_is_answered_by_what_was_kept))
+RUN_TESTS

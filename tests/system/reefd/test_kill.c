@@ -134,8 +134,7 @@ static void check_survivor(const sandbox *box, uint64_t *last) {
     *last = number;
 }
 
-static void killed_at_any_moment_it_ends_with_the_same_root(void **state) {
-    const sandbox *box = *state;
+BOX_TEST_OF(killed_at_any_moment_it_ends_with_the_same_root, setup_boundary) {
     static const char *const THREADS[] = {"1", "2"}; // alternately
     reef_commit whole = uninterrupted(box, "1"), parallel = uninterrupted(box, "2");
     assert_same(&parallel, &whole);
@@ -169,8 +168,7 @@ static bool await_seal(const sandbox *box, pid_t pid) {
     }
 }
 
-static void killed_while_it_seals_it_seals_the_same_again(void **state) {
-    const sandbox *box = *state;
+static void kill_while_it_seals(sandbox *box) {
     static const char *const THREADS[] = {"1", "2"}; // alternately
     reef_commit whole = uninterrupted(box, "1");
     uint64_t seed = 12, last = 0;
@@ -189,6 +187,19 @@ static void killed_while_it_seals_it_seals_the_same_again(void **state) {
         sandbox_make_pool(box);
         last = 0;
     }
+}
+
+BOX_TEST_OF(killed_while_it_seals_it_seals_the_same_again, setup_boundary) {
+    kill_while_it_seals(box);
+}
+
+// Kills at any moment: tests/stress/run kill.
+BOX_TEST_OF(so_does_a_memory_alone, setup_memory_alone) {
+    kill_while_it_seals(box);
+}
+
+BOX_TEST_OF(so_does_a_memory_with_a_net, setup_memory_and_net) {
+    kill_while_it_seals(box);
 }
 
 // What the pool has accepted of standard input: the sender's next byte.
@@ -237,8 +248,7 @@ static int run_from_cursor(const sandbox *box, int kill_ms) {
     return end;
 }
 
-static void a_sender_that_goes_on_at_the_cursor_loses_nothing(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(a_sender_that_goes_on_at_the_cursor_loses_nothing) {
     unsigned begin = now_ms();
     assert_int_equal(run_from_cursor(box, -1), 0);
     unsigned ms = now_ms() - begin;
@@ -253,8 +263,7 @@ static void a_sender_that_goes_on_at_the_cursor_loses_nothing(void **state) {
     assert_int_equal(accepted(box), TEXT_BYTES);
 }
 
-static void when_stopped_it_commits_and_a_restart_finishes(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(when_stopped_it_commits_and_a_restart_finishes) {
     reef_commit whole = uninterrupted(box, "1");
     static const int SIGNALS[] = {SIGTERM, SIGINT, SIGTERM};
     size_t interrupted = 0;
@@ -273,8 +282,7 @@ static void when_stopped_it_commits_and_a_restart_finishes(void **state) {
 }
 
 // Standard input cannot be read again, so what was read of it is trained before the end.
-static void when_stopped_it_finishes_what_it_read_from_a_pipe(void **state) {
-    sandbox *box = *state;
+BOX_TEST(when_stopped_it_finishes_what_it_read_from_a_pipe) {
     char *text = read_text(box->text, NULL);
     START_PIPED(box, "--commit-steps", "0");
     assert_int_equal(write(box->input, text, PIPE_BYTES), PIPE_BYTES);
@@ -290,8 +298,7 @@ static void when_stopped_it_finishes_what_it_read_from_a_pipe(void **state) {
     assert_int_equal(accepted(box), PIPE_BYTES);
 }
 
-static void a_second_signal_ends_at_once(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_second_signal_ends_at_once) {
     write_text(box->text, 8000000, 1);
     int file = open(box->text, O_RDONLY); // as standard input: draining what was read takes long
     pid_t pid =
@@ -309,15 +316,4 @@ static void a_second_signal_ends_at_once(void **state) {
     reefd_end(box);
 }
 
-// The same with context memories; its name says which. Kills at any moment: tests/stress/run kill.
-#define MEMORY_TEST(test, setup)                                                                   \
-    { #test ", " #setup, test, setup, sandbox_teardown, NULL }
-
-TESTS(BOX_OF(killed_at_any_moment_it_ends_with_the_same_root, setup_boundary),
-      BOX_OF(killed_while_it_seals_it_seals_the_same_again, setup_boundary),
-      MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_alone),
-      MEMORY_TEST(killed_while_it_seals_it_seals_the_same_again, setup_memory_and_net),
-      BOX(a_sender_that_goes_on_at_the_cursor_loses_nothing),
-      BOX(when_stopped_it_commits_and_a_restart_finishes),
-      BOX(when_stopped_it_finishes_what_it_read_from_a_pipe),
-      BOX(a_second_signal_ends_at_once))
+RUN_TESTS

@@ -114,20 +114,21 @@ static void kill_while_following(world *w, const char *how) {
     assert_same(&commit, &whole);
 }
 
-static void kills_leave_no_trace_in_a_log_that_is_renamed(void **state) {
-    kill_while_following(*state, "create");
+TEST_WITH(kills_leave_no_trace_in_a_log_that_is_renamed, setup, sandbox_teardown, void *made) {
+    kill_while_following(made, "create");
 }
 
-static void kills_leave_no_trace_in_a_log_that_is_packed(void **state) {
-    kill_while_following(*state, "create\n    compress\n    delaycompress");
+TEST_WITH(kills_leave_no_trace_in_a_log_that_is_packed, setup, sandbox_teardown, void *made) {
+    kill_while_following(made, "create\n    compress\n    delaycompress");
 }
 
-static void kills_leave_no_trace_in_a_log_that_is_copied(void **state) {
-    kill_while_following(*state, "copytruncate");
+TEST_WITH(kills_leave_no_trace_in_a_log_that_is_copied, setup, sandbox_teardown, void *made) {
+    kill_while_following(made, "copytruncate");
 }
 
-static void a_folder_that_grows_is_read(void **state) {
-    world *w = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, sandbox_teardown, world *w)
+
+FIXTURE_TEST(a_folder_that_grows_is_read) {
     snprintf(w->run.source, sizeof(w->run.source), "dir:%s/*.log", w->folder);
     live_start(&w->run);
     reefd_await(&w->run.box, w->run.box.pid);
@@ -142,8 +143,7 @@ static void a_folder_that_grows_is_read(void **state) {
     assert_in_range(commit.stream_bytes, written - WAITING_BYTES, written);
 }
 
-static void a_log_that_is_not_there_does_not_end_the_daemon(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_log_that_is_not_there_does_not_end_the_daemon) {
     snprintf(w->run.source, sizeof(w->run.source), "follow:%s", w->log);
     live_start(&w->run);
     reefd_await(&w->run.box, w->run.box.pid);
@@ -165,8 +165,7 @@ static void restore_then(const world *w) {
 }
 
 // A snapshot has the cursor of its time, and where in which file that was.
-static void a_restored_pool_reads_a_log_on_where_it_stood(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_restored_pool_reads_a_log_on_where_it_stood) {
     char older[240];
     snprintf(older, sizeof(older), "%s.1", w->log);
     snprintf(w->run.source, sizeof(w->run.source), "follow:%s", w->log);
@@ -210,8 +209,7 @@ static reef_commit end_two(world *w) {
 }
 
 // A snapshot has the state of the scheduler as well: the stream that followed it is made again.
-static void a_restored_pool_gives_the_same_slices(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_restored_pool_gives_the_same_slices) {
     char one[240], other[240];
     snprintf(one, sizeof(one), "follow:%s/one", w->folder);
     snprintf(other, sizeof(other), "follow:%s/other?weight=3", w->folder);
@@ -230,10 +228,4 @@ static void a_restored_pool_gives_the_same_slices(void **state) {
     assert_same(&again, &whole);
 }
 
-TESTS(BOX(a_log_that_is_not_there_does_not_end_the_daemon),
-      BOX(a_folder_that_grows_is_read),
-      BOX(a_restored_pool_reads_a_log_on_where_it_stood),
-      BOX(a_restored_pool_gives_the_same_slices),
-      BOX(kills_leave_no_trace_in_a_log_that_is_renamed),
-      BOX(kills_leave_no_trace_in_a_log_that_is_packed),
-      BOX(kills_leave_no_trace_in_a_log_that_is_copied))
+RUN_TESTS

@@ -4,8 +4,7 @@
 #include "damaged_record.h"
 #include "reef_kinds.h"
 
-static void status_and_metrics_tell_what_the_memory_holds(void **state) {
-    sandbox *box = *state;
+BOX_TEST(status_and_metrics_tell_what_the_memory_holds) {
     await_count(box, "step", 50);
     json_t *status = reefd_status(box);
     const json_t *memory = json_at(status, "context_memory");
@@ -53,8 +52,7 @@ static double bits_of(sandbox *box, const char *target, const char *text) {
     return number(json_of(post(box, target, "", text), 200), "bits");
 }
 
-static void frozen_is_said_by_each_request(void **state) {
-    sandbox *box = *state;
+BOX_TEST(frozen_is_said_by_each_request) {
     // What repeats itself is foreseen by a memory that adapts.
     static const char TEXT[] = "Q%7 never seen, Q%7 never seen, Q%7 never seen, Q%7 never seen\n";
     await_count(box, "step", 50);
@@ -84,8 +82,7 @@ static void frozen_is_said_by_each_request(void **state) {
     assert_trains_on_and_stops(box);
 }
 
-static void kinds_are_named_while_it_trains(void **state) {
-    sandbox *box = *state;
+BOX_TEST(kinds_are_named_while_it_trains) {
     await_count(box, "step", 50);
     static const char *const REFUSED[] = {
         "{\"command\": \"kind_name\", \"kind\": 5, \"name\": \"five\"}",
@@ -136,8 +133,7 @@ static void damage_and_recover(const char *pool) {
     reef_store_close(store);
 }
 
-static void an_answer_without_a_damaged_kind_says_so(void **state) {
-    sandbox *box = *state;
+BOX_TEST(an_answer_without_a_damaged_kind_says_so) {
     await_count(box, "step", 50);
     (void)reefd_tell(box, "seal");
     assert_trains_on_and_stops(box);
@@ -153,7 +149,5 @@ static void an_answer_without_a_damaged_kind_says_so(void **state) {
 }
 
 // The last one leaves damage for good.
-TESTS(BOX(status_and_metrics_tell_what_the_memory_holds),
-      BOX(frozen_is_said_by_each_request),
-      BOX(kinds_are_named_while_it_trains),
-      BOX(an_answer_without_a_damaged_kind_says_so))
+
+RUN_TESTS

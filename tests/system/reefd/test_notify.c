@@ -119,8 +119,9 @@ static void stop(manager *m) {
     await_end(m);
 }
 
-static void the_manager_hears_of_every_change(void **state) {
-    manager *m = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, manager *m)
+
+FIXTURE_TEST(the_manager_hears_of_every_change) {
     char message[1024];
     start(m, m->box.text);
     assert_true(hear(m, WAIT_MS, message));
@@ -140,8 +141,7 @@ static void the_manager_hears_of_every_change(void **state) {
     stop(m);
 }
 
-static void the_end_of_the_sources_is_reported_as_well(void **state) {
-    manager *m = *state;
+FIXTURE_TEST(the_end_of_the_sources_is_reported_as_well) {
     char message[1024];
     write_text(m->box.text, 5000, 1);
     start(m, m->box.text);
@@ -149,8 +149,7 @@ static void the_end_of_the_sources_is_reported_as_well(void **state) {
     await_end(m);
 }
 
-static void waiting_for_bytes_or_paused_it_lives(void **state) {
-    manager *m = *state;
+FIXTURE_TEST(waiting_for_bytes_or_paused_it_lives) {
     char message[1024];
     start(m, "-");
     await(m, "STATUS=waiting", message);
@@ -162,8 +161,7 @@ static void waiting_for_bytes_or_paused_it_lives(void **state) {
     stop(m);
 }
 
-static void a_process_that_is_held_is_not_fed(void **state) {
-    manager *m = *state;
+FIXTURE_TEST(a_process_that_is_held_is_not_fed) {
     char message[1024];
     start(m, m->box.text);
     await(m, "WATCHDOG=1", message);
@@ -181,8 +179,7 @@ static bool commits_fail(const manager *m) {
 }
 
 // The loop lives and answers all the time; it is training that gets nowhere.
-static void a_trainer_whose_commits_fail_is_not_fed(void **state) {
-    manager *m = *state;
+FIXTURE_TEST(a_trainer_whose_commits_fail_is_not_fed) {
     char message[1024], filler[220];
     snprintf(m->disk, sizeof(m->disk), "%s", m->box.pool);
     if (!small_disk_mount(m->disk, "2m")) {
@@ -208,8 +205,7 @@ static void a_trainer_whose_commits_fail_is_not_fed(void **state) {
     pool_check(&m->box);
 }
 
-static void without_a_watchdog_or_a_manager_nothing_is_fed(void **state) {
-    manager *m = *state;
+FIXTURE_TEST(without_a_watchdog_or_a_manager_nothing_is_fed) {
     char message[1024];
     assert_int_equal(unsetenv("WATCHDOG_USEC"), 0);
     start(m, m->box.text);
@@ -224,9 +220,4 @@ static void without_a_watchdog_or_a_manager_nothing_is_fed(void **state) {
     assert_false(hear(m, 0, message));
 }
 
-TESTS(SET_UP(the_manager_hears_of_every_change),
-      SET_UP(the_end_of_the_sources_is_reported_as_well),
-      SET_UP(waiting_for_bytes_or_paused_it_lives),
-      SET_UP(a_process_that_is_held_is_not_fed),
-      SET_UP(a_trainer_whose_commits_fail_is_not_fed),
-      SET_UP(without_a_watchdog_or_a_manager_nothing_is_fed))
+RUN_TESTS

@@ -141,8 +141,7 @@ static void assert_trained_once(sandbox *box, size_t count) {
     assert_same(&got, &wanted);
 }
 
-static void what_is_pushed_is_trained_as_from_a_file(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(what_is_pushed_is_trained_as_from_a_file) {
     START_WEB(box, NULL);
     size_t next = 1;
     for (; next < 150; next += 50)
@@ -157,8 +156,7 @@ static void what_is_pushed_is_trained_as_from_a_file(void **state) {
     assert_trained_once(box, 300);
 }
 
-static void a_drain_waits_for_all_that_was_acknowledged(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(a_drain_waits_for_all_that_was_acknowledged) {
     START_WEB(box, NULL);
     for (size_t i = 0; i < 30; i++) {
         int64_t position = push_known(box, 1 + 10 * i, 10, NULL, false);
@@ -170,8 +168,7 @@ static void a_drain_waits_for_all_that_was_acknowledged(void **state) {
 
 // ---- killed -------------------------------------------------------------------------------------
 
-static void what_was_acknowledged_and_not_trained_survives_a_kill(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(what_was_acknowledged_and_not_trained_survives_a_kill) {
     START_WEB(box, NULL);
     (void)reefd_tell(box, "pause");
     push_known(box, 1, 100, "a", false); // acknowledged although nothing is trained
@@ -187,8 +184,7 @@ static void what_was_acknowledged_and_not_trained_survives_a_kill(void **state) 
 
 // The client sends a batch until it is acknowledged, then the next one; the daemon is killed now
 // and then.
-static void killed_at_any_moment_every_record_is_trained_once(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(killed_at_any_moment_every_record_is_trained_once) {
     size_t kills = test_effort(6, 40), next = 1, step = 7, batches = 0;
     uint64_t seed = 3;
     START_WEB(box, "--commit-steps", "7");
@@ -217,8 +213,7 @@ static void killed_at_any_moment_every_record_is_trained_once(void **state) {
     assert_trained_once(box, next - 1);
 }
 
-static void what_waits_when_it_is_stopped_is_for_the_next_run(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(what_waits_when_it_is_stopped_is_for_the_next_run) {
     START_WEB(box, NULL);
     (void)reefd_tell(box, "pause");
     push_known(box, 1, 120, "a", false);
@@ -230,8 +225,7 @@ static void what_waits_when_it_is_stopped_is_for_the_next_run(void **state) {
 
 // ---- sent again ---------------------------------------------------------------------------------
 
-static void a_batch_sent_again_is_known_before_and_after_training_and_restarts(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(a_batch_sent_again_is_known_before_and_after_training_and_restarts) {
     START_WEB(box, NULL);
     push_known(box, 1, 60, "a", false);
     push_known(box, 1, 60, "a", true);
@@ -250,8 +244,7 @@ static void a_batch_sent_again_is_known_before_and_after_training_and_restarts(v
 
 // ---- refused ------------------------------------------------------------------------------------
 
-static void a_full_journal_is_busy_until_there_is_room(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(a_full_journal_is_busy_until_there_is_room) {
     START_WEB(box, "--journal", "3000");
     (void)reefd_tell(box, "pause");
     push_known(box, 1, 150, "a", false);
@@ -270,8 +263,7 @@ static void a_full_journal_is_busy_until_there_is_room(void **state) {
 }
 
 // Nothing else would ask for one, and only a commit removes what is trained.
-static void a_journal_that_is_full_of_trained_bytes_is_committed(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(a_journal_that_is_full_of_trained_bytes_is_committed) {
     START_WEB(box, "--journal", "3000", "--commit-steps", "0", "--commit-seconds", "0");
     push_known(box, 1, 150, "a", false);
     while (of_source(box, "push:web", "cursor") < 150 * LINE_BYTES) sleep_ms(20);
@@ -283,15 +275,13 @@ static void a_journal_that_is_full_of_trained_bytes_is_committed(void **state) {
     assert_trained_once(box, 210);
 }
 
-static void a_batch_larger_than_the_journal_is_no_matter_of_time(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(a_batch_larger_than_the_journal_is_no_matter_of_time) {
     START_WEB(box, "--journal", "2000");
     push_refused(box, 1, 150, "a", REEF_ERR_INVALID);
     reefd_end(box);
 }
 
-static void who_has_no_token_may_not_push(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(who_has_no_token_may_not_push) {
     START_WEB(box, NULL);
     static const char *const HEADERS[] = {"", "Authorization: Bearer " TOKEN "0\r\n"};
     for (size_t i = 0; i < 2; i++) {
@@ -302,8 +292,7 @@ static void who_has_no_token_may_not_push(void **state) {
     reefd_end(box);
 }
 
-static void what_cannot_be_taken_is_refused_in_words(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(what_cannot_be_taken_is_refused_in_words) {
     START_WEB(box, NULL);
     const char *json = "Content-Type: application/jsonl; charset=utf-8\r\n";
     post_fails(box, "/v1/ingest", json, "{\"text\": \"a\"}\n{\"text\": 1}\n", 400, "line 2");
@@ -349,8 +338,7 @@ static void what_cannot_be_taken_is_refused_in_words(void **state) {
     reefd_end(box);
 }
 
-static void without_a_source_to_push_into_nothing_is_taken(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(without_a_source_to_push_into_nothing_is_taken) {
     write_text(box->text, 3000, 1);
     START(box, "--http", "0", "--http-token", box->token, "--source", box->text, "--stay");
     post_fails(box, "/v1/ingest", "", "x", 404, "--source push:NAME");
@@ -363,8 +351,7 @@ static void without_a_source_to_push_into_nothing_is_taken(void **state) {
 
 // ---- several ------------------------------------------------------------------------------------
 
-static void several_sources_have_journals_of_their_own(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(several_sources_have_journals_of_their_own) {
     assert_int_equal(setenv("REEF_TEST_PATIENCE", "0.2", 1), 0);
     START_WEB(box, "--source", "push:app?weight=3");
     post_fails(box, "/v1/ingest", "", "x", 400, "name one");
@@ -405,8 +392,7 @@ static void assert_counted(const sandbox *box, const char *source, const char *k
     assert_int_equal(of_source(box, source, key), value);
 }
 
-static void pushes_are_counted_by_source(void **state) {
-    sandbox *box = *state;
+NEW_BOX_TEST(pushes_are_counted_by_source) {
     START_WEB(box, "--source", "push:app", "--journal", "3000");
     (void)reefd_tell(box, "pause");
     (void)reefd_push_ok(box, "web", "a", "1\n2\n3");
@@ -441,8 +427,10 @@ static int64_t last_commit(const sandbox *box) {
 
 // ---- a full disk --------------------------------------------------------------------------------
 
-static void a_full_disk_is_an_error_to_the_pusher_and_passes(void **state) {
-    sandbox *box = *state;
+TEST_WITH(a_full_disk_is_an_error_to_the_pusher_and_passes,
+          setup_disk,
+          teardown_disk,
+          sandbox *box) {
     if (!filler[0]) skip();
     char *large = counter(1, 30000);
     START_WEB(box, NULL);
@@ -465,8 +453,7 @@ static void a_full_disk_is_an_error_to_the_pusher_and_passes(void **state) {
 }
 
 // Pauses between attempts of a commit are not a reason to let a client wait for its reply.
-static void a_pusher_is_answered_while_commits_fail(void **state) {
-    sandbox *box = *state;
+TEST_WITH(a_pusher_is_answered_while_commits_fail, setup_disk, teardown_disk, sandbox *box) {
     if (!filler[0]) skip();
     char *text = counter(1, 200);
     START_WEB(box, NULL);
@@ -495,9 +482,8 @@ static MDB_txn *hold_writer(const sandbox *box, MDB_env **env) {
 
 // The trainer is busy, so nothing gets into the journal: what waits for it is bounded, and a client
 // beyond that is refused at once.
-static void what_waits_for_the_journal_is_bounded(void **state) {
+NEW_BOX_TEST(what_waits_for_the_journal_is_bounded) {
     enum { CLIENTS = 8, LINES = 60000 };
-    sandbox *box = *state;
     MDB_env *env = NULL;
     char *large = counter(1, LINES);
     START_WEB(box, NULL);
@@ -520,22 +506,4 @@ static void what_waits_for_the_journal_is_bounded(void **state) {
     mdb_env_close(env);
 }
 
-#define DISK(test) cmocka_unit_test_setup_teardown(test, setup_disk, teardown_disk)
-
-TESTS(NEW_BOX(what_is_pushed_is_trained_as_from_a_file),
-      NEW_BOX(a_drain_waits_for_all_that_was_acknowledged),
-      NEW_BOX(what_was_acknowledged_and_not_trained_survives_a_kill),
-      NEW_BOX(killed_at_any_moment_every_record_is_trained_once),
-      NEW_BOX(what_waits_when_it_is_stopped_is_for_the_next_run),
-      NEW_BOX(a_batch_sent_again_is_known_before_and_after_training_and_restarts),
-      NEW_BOX(a_full_journal_is_busy_until_there_is_room),
-      NEW_BOX(a_journal_that_is_full_of_trained_bytes_is_committed),
-      NEW_BOX(a_batch_larger_than_the_journal_is_no_matter_of_time),
-      NEW_BOX(who_has_no_token_may_not_push),
-      NEW_BOX(what_cannot_be_taken_is_refused_in_words),
-      NEW_BOX(without_a_source_to_push_into_nothing_is_taken),
-      NEW_BOX(several_sources_have_journals_of_their_own),
-      NEW_BOX(pushes_are_counted_by_source),
-      DISK(a_full_disk_is_an_error_to_the_pusher_and_passes),
-      DISK(a_pusher_is_answered_while_commits_fail),
-      NEW_BOX(what_waits_for_the_journal_is_bounded))
+RUN_TESTS

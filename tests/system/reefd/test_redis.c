@@ -62,8 +62,9 @@ static void empty(world *w) {
     w->run.written = 0;
 }
 
-static void no_failure_of_redis_leaves_a_trace(void **state) {
-    world *w = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, world *w)
+
+FIXTURE_TEST(no_failure_of_redis_leaves_a_trace) {
     uint64_t seed = 5;
     redis_server_start(&w->redis, "");
     redis_relay_start(&w->redis, w->run.box.directory);
@@ -96,8 +97,7 @@ static void no_failure_of_redis_leaves_a_trace(void **state) {
     assert_same(&commit, &whole);
 }
 
-static void a_server_that_is_away_is_waited_for(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_server_that_is_away_is_waited_for) {
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     live_start(&w->run);
     await_said(&w->run.box, "retrying");
@@ -125,8 +125,7 @@ static bool rename_hosts(const world *w, const char *hosts) {
 }
 
 // As where "localhost" is ::1 as well, and the server listens on 127.0.0.1 only.
-static void every_address_of_a_name_is_tried(void **state) {
-    world *w = *state;
+FIXTURE_TEST(every_address_of_a_name_is_tried) {
     redis_server_start(&w->redis, "");
     redis_relay_start(&w->redis, w->run.box.directory);
     add_entries(w, 0, 200);
@@ -138,8 +137,7 @@ static void every_address_of_a_name_is_tried(void **state) {
     (void)umount("/etc/hosts");
 }
 
-static void a_wrong_password_or_key_is_reported_without_it(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_wrong_password_or_key_is_reported_without_it) {
     redis_server_start(&w->redis, "geheim");
     snprintf(w->run.source, sizeof(w->run.source), "redis://:falsch@%s/stream", w->redis.socket);
     live_start(&w->run);
@@ -160,8 +158,7 @@ static void a_wrong_password_or_key_is_reported_without_it(void **state) {
     assert_true(reefd_said(&w->run.box, "is back"));
 }
 
-static void entries_that_were_trimmed_unread_are_reported(void **state) {
-    world *w = *state;
+FIXTURE_TEST(entries_that_were_trimmed_unread_are_reported) {
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     redis_server_start(&w->redis, "");
     add_entries(w, 0, 200);
@@ -178,8 +175,7 @@ static void entries_that_were_trimmed_unread_are_reported(void **state) {
     assert_true(reefd_said(&w->run.box, "100 entries of"));
 }
 
-static void bad_urls_are_refused(void **state) {
-    world *w = *state;
+FIXTURE_TEST(bad_urls_are_refused) {
     const char *const urls[] = {"redis:stream",           "redis://host",
                                 "redis://host/",          "redis://:1/stream",
                                 "redis://h:x/stream",     "redis://h:70000/s",
@@ -226,8 +222,7 @@ static reef_commit finish_acknowledged(world *w, const char *group) {
     return live_finish(&w->run);
 }
 
-static void what_is_committed_is_acknowledged_and_no_more(void **state) {
-    world *w = *state;
+FIXTURE_TEST(what_is_committed_is_acknowledged_and_no_more) {
     redis_server_start(&w->redis, "");
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream?group=reef&consumer=one",
              w->redis.socket);
@@ -288,9 +283,8 @@ static void begin_monitor(const world *w, const char *file) {
 
 // On the one connection a reading that waits for entries would make every XPENDING and XACK wait as
 // long.
-static void nothing_is_waited_for_between_acknowledgements(void **state) {
+FIXTURE_TEST(nothing_is_waited_for_between_acknowledgements) {
     const size_t sweeps = (GROUPED + 255) / 256;
-    world *w = *state;
     redis_server_start(&w->redis, "");
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream?group=reef", w->redis.socket);
     add_entries(w, 0, GROUPED);
@@ -311,8 +305,7 @@ static void nothing_is_waited_for_between_acknowledgements(void **state) {
     (void)live_finish(&w->run);
 }
 
-static void a_group_that_others_disturb_changes_nothing(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_group_that_others_disturb_changes_nothing) {
     uint64_t seed = 11;
     redis_server_start(&w->redis, "");
     redis_relay_start(&w->redis, w->run.box.directory);
@@ -353,8 +346,7 @@ static void a_group_that_others_disturb_changes_nothing(void **state) {
     assert_true(pending(w, "other") > 0); // not ours
 }
 
-static void a_group_that_may_not_be_acknowledged_is_reported_and_reading_continues(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_group_that_may_not_be_acknowledged_is_reported_and_reading_continues) {
     redis_server_start(&w->redis, "");
     redis_command(&w->redis, "ACL SETUSER reader on '>geheim' '~*' +xread +xinfo +select");
     snprintf(w->run.source, sizeof(w->run.source), "redis://reader:geheim@%s/stream?group=reef",
@@ -366,8 +358,7 @@ static void a_group_that_may_not_be_acknowledged_is_reported_and_reading_continu
 }
 
 // The group can be made and asked each second, and every acknowledgement is refused.
-static void a_group_that_may_be_made_and_not_acknowledged_is_reported_once(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_group_that_may_be_made_and_not_acknowledged_is_reported_once) {
     redis_server_start(&w->redis, "");
     redis_command(&w->redis, "ACL SETUSER reader on '>geheim' '~*' +xread +xinfo +select +xgroup "
                              "+xclaim +xpending");
@@ -383,8 +374,7 @@ static void a_group_that_may_be_made_and_not_acknowledged_is_reported_once(void 
     (void)finish_acknowledged(w, "reef");
 }
 
-static void a_stream_that_may_be_asked_about_and_not_read_is_reported_once(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_stream_that_may_be_asked_about_and_not_read_is_reported_once) {
     redis_server_start(&w->redis, "");
     redis_command(&w->redis, "ACL SETUSER reader on '>geheim' '~*' +xinfo +select");
     snprintf(w->run.source, sizeof(w->run.source), "redis://reader:geheim@%s/stream",
@@ -402,8 +392,7 @@ static void a_stream_that_may_be_asked_about_and_not_read_is_reported_once(void 
 
 // ---- what may be trimmed ------------------------------------------------------------------------
 
-static void what_may_be_trimmed_is_what_a_commit_has(void **state) {
-    world *w = *state;
+FIXTURE_TEST(what_may_be_trimmed_is_what_a_commit_has) {
     redis_server_start(&w->redis, "");
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     start_without_commits(w);
@@ -461,8 +450,7 @@ static void feed_half(const world *w, const char *half, size_t entry_bytes) {
     pool_train_end(store, trainer);
 }
 
-static void an_entry_that_was_removed_half_read_is_reported(void **state) {
-    world *w = *state;
+FIXTURE_TEST(an_entry_that_was_removed_half_read_is_reported) {
     redis_server_start(&w->redis, "");
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
     add_entries(w, 1, 2);
@@ -477,17 +465,4 @@ static void an_entry_that_was_removed_half_read_is_reported(void **state) {
     assert_true(reefd_said(&w->run.box, "was removed when 12 of its bytes had been read"));
 }
 
-TESTS(SET_UP(bad_urls_are_refused),
-      SET_UP(a_server_that_is_away_is_waited_for),
-      SET_UP(a_wrong_password_or_key_is_reported_without_it),
-      SET_UP(entries_that_were_trimmed_unread_are_reported),
-      SET_UP(no_failure_of_redis_leaves_a_trace),
-      SET_UP(what_is_committed_is_acknowledged_and_no_more),
-      SET_UP(nothing_is_waited_for_between_acknowledgements),
-      SET_UP(a_group_that_may_not_be_acknowledged_is_reported_and_reading_continues),
-      SET_UP(a_group_that_may_be_made_and_not_acknowledged_is_reported_once),
-      SET_UP(a_stream_that_may_be_asked_about_and_not_read_is_reported_once),
-      SET_UP(what_may_be_trimmed_is_what_a_commit_has),
-      SET_UP(an_entry_that_was_removed_half_read_is_reported),
-      SET_UP(a_group_that_others_disturb_changes_nothing),
-      SET_UP(every_address_of_a_name_is_tried))
+RUN_TESTS

@@ -45,8 +45,7 @@ static json_t *last_event(const sandbox *box) {
 
 // ---- the stream ---------------------------------------------------------------------------------
 
-static void a_file_is_accepted_to_its_last_byte(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(a_file_is_accepted_to_its_last_byte) {
     LEARN(box, "--json-log");
     json_t *event = last_event(box);
     assert_string_equal(string(event, "event"), "ended");
@@ -61,8 +60,7 @@ static void a_file_is_accepted_to_its_last_byte(void **state) {
     pool_check(box);
 }
 
-static void running_again_with_nothing_new_changes_nothing(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(running_again_with_nothing_new_changes_nothing) {
     LEARN(box, NULL);
     reef_commit first = pool_commit(box);
     LEARN(box, NULL);
@@ -71,8 +69,7 @@ static void running_again_with_nothing_new_changes_nothing(void **state) {
     assert_same(&first, &second);
 }
 
-static void a_file_that_grew_is_read_on(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(a_file_that_grew_is_read_on) {
     LEARN(box, NULL);
     reef_commit whole = pool_commit(box);
 
@@ -87,8 +84,7 @@ static void a_file_that_grew_is_read_on(void **state) {
     assert_same(&whole, &rest);
 }
 
-static void threads_and_commits_leave_no_trace(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(threads_and_commits_leave_no_trace) {
     LEARN(box, "--threads", "1");
     reef_commit one = pool_commit(box);
     static const char *const OTHERS[][6] = {
@@ -107,8 +103,7 @@ static void threads_and_commits_leave_no_trace(void **state) {
     }
 }
 
-static void several_sources_follow_each_other(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(several_sources_follow_each_other) {
     char second[192];
     snprintf(second, sizeof(second), "file:%s/second", box->directory);
     write_text(second + strlen("file:"), 5001, 2);
@@ -147,8 +142,7 @@ static int start_feeder(const char *path, size_t piece_max, pid_t *feeder) {
     return ends[0];
 }
 
-static void standard_input_is_the_same_however_it_is_cut(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(standard_input_is_the_same_however_it_is_cut) {
     int file = open(box->text, O_RDONLY);
     learn_from(box, file, 0);
     close(file);
@@ -167,8 +161,7 @@ static void standard_input_is_the_same_however_it_is_cut(void **state) {
     }
 }
 
-static void standard_input_continues_the_stream(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(standard_input_continues_the_stream) {
     int file = open(box->text, O_RDONLY);
     learn_from(box, file, 0);
     reef_commit whole = pool_commit(box);
@@ -187,8 +180,7 @@ static void standard_input_continues_the_stream(void **state) {
 }
 
 // The same bytes from a file and from standard input differ in the name of the cursor only.
-static void a_file_and_standard_input_teach_the_same(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(a_file_and_standard_input_teach_the_same) {
     char *text = read_text(box->text, NULL);
     reef_score scores[2];
     for (size_t i = 0; i < 2; i++) {
@@ -202,8 +194,7 @@ static void a_file_and_standard_input_teach_the_same(void **state) {
     assert_true(scores[0].bits > 0 && scores[0].bits == scores[1].bits);
 }
 
-static void bytes_that_fill_no_batch_are_kept(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(bytes_that_fill_no_batch_are_kept) {
     write_text(box->text, 5, 1);
     LEARN(box, "--json-log");
     json_t *event = last_event(box);
@@ -214,8 +205,7 @@ static void bytes_that_fill_no_batch_are_kept(void **state) {
     assert_int_equal(integer(event, "commit"), pool_commit(box).number);
 }
 
-static void any_bytes_are_text(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(any_bytes_are_text) {
     FILE *file = fopen(box->text, "w");
     for (uint64_t seed = 9, i = 0; i < 3000; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
@@ -226,8 +216,7 @@ static void any_bytes_are_text(void **state) {
     pool_check(box);
 }
 
-static void odd_paths_have_cursors_too(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(odd_paths_have_cursors_too) {
     char part[201], path[512];
     memset(part, 'x', 200);
     part[200] = 0;
@@ -244,8 +233,7 @@ static void odd_paths_have_cursors_too(void **state) {
 
 // ---- what is refused ----------------------------------------------------------------------------
 
-static void what_cannot_be_read_ends_before_training(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(what_cannot_be_read_ends_before_training) {
     reef_commit before = pool_commit(box);
     char path[192];
     snprintf(path, sizeof(path), "file:%s/absent", box->directory);
@@ -266,8 +254,7 @@ static void what_cannot_be_read_ends_before_training(void **state) {
     assert_int_equal(pool_commit(box).number, before.number);
 }
 
-static void what_was_asked_for_wrongly_is_a_usage_error(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(what_was_asked_for_wrongly_is_a_usage_error) {
     char twice[192], socket[256] = "/tmp/";
     snprintf(twice, sizeof(twice), "file:%s", box->text);
     memset(socket + 5, 's', 200);
@@ -306,8 +293,7 @@ static void know_sources(const sandbox *box, size_t count) {
 }
 
 // Found while it trains, the same would look like a full disk, and be retried for ever.
-static void more_sources_than_a_pool_can_have_are_refused_at_once(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(more_sources_than_a_pool_can_have_are_refused_at_once) {
     char other[192];
     snprintf(other, sizeof(other), "%s/other", box->directory);
     write_text(other, 1000, 2);
@@ -321,8 +307,7 @@ static void more_sources_than_a_pool_can_have_are_refused_at_once(void **state) 
     assert_int_equal(RUN(box, "--source", other), 64);
 }
 
-static void a_missing_pool_is_not_found(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(a_missing_pool_is_not_found) {
     char path[192];
     snprintf(path, sizeof(path), "%s/nowhere", box->directory);
     assert_int_equal(BARE(box, "--pool", path, "--source", box->text), 66);
@@ -330,8 +315,7 @@ static void a_missing_pool_is_not_found(void **state) {
     assert_int_not_equal(BARE(box, "--pool", box->directory, "--source", box->text), 0);
 }
 
-static void an_empty_stream_is_an_error(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(an_empty_stream_is_an_error) {
     assert_int_equal(RUN(box, "--source", "-"), 66);
     assert_true(reefd_said(box, "the stream is empty: nothing to train on in standard input"));
     assert_int_equal(truncate(box->text, 0), 0);
@@ -341,8 +325,7 @@ static void an_empty_stream_is_an_error(void **state) {
     LEARN(box, "--source", "-");
 }
 
-static void a_file_shorter_than_its_cursor_is_an_error(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(a_file_shorter_than_its_cursor_is_an_error) {
     LEARN(box, NULL);
     reef_commit before = pool_commit(box);
     assert_int_equal(truncate(box->text, 100), 0);
@@ -351,8 +334,7 @@ static void a_file_shorter_than_its_cursor_is_an_error(void **state) {
     assert_int_equal(pool_commit(box).number, before.number);
 }
 
-static void a_second_daemon_is_refused_with_the_pid_of_the_first(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_second_daemon_is_refused_with_the_pid_of_the_first) {
     START(box, "--stay");
     char socket[192], number[32];
     snprintf(socket, sizeof(socket), "%s/other.sock", box->directory);
@@ -380,10 +362,9 @@ static size_t threads_nicer_by(pid_t pid, int niceness) {
     return found;
 }
 
-static void training_gives_way_to_replies(void **state) {
+BOX_TEST(training_gives_way_to_replies) {
     // Under nice all threads of the daemon begin with that niceness, and there is less to see.
     if (getpriority(PRIO_PROCESS, 0) > 0) skip();
-    sandbox *box = *state;
     START(box, "--source", box->text, "--stay", "--threads", "2");
     // The trainer's own thread, and once they have worked its worker and that of its memory.
     for (int i = 0; i < 1000 && threads_nicer_by(box->pid, 5) < 3; i++) sleep_ms(10);
@@ -392,8 +373,7 @@ static void training_gives_way_to_replies(void **state) {
     reefd_end(box);
 }
 
-static void quiet_says_nothing_and_others_say_where_they_are(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(quiet_says_nothing_and_others_say_where_they_are) {
     LEARN(box, "--quiet");
     assert_string_equal(read_text(box->messages, NULL), "");
     sandbox_make_pool(box);
@@ -404,15 +384,13 @@ static void quiet_says_nothing_and_others_say_where_they_are(void **state) {
     assert_true(reefd_said(box, "reefd: cannot read 'absent'"));
 }
 
-static void help_and_version_end_with_0(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(help_and_version_end_with_0) {
     assert_int_equal(BARE(box, "--help"), 0);
     assert_int_equal(BARE(box, "--version"), 0);
 }
 
 // What stays as it was is not told again: an idle daemon fills no journal.
-static void an_idle_daemon_says_nothing(void **state) {
-    sandbox *box = *state;
+BOX_TEST(an_idle_daemon_says_nothing) {
     assert_int_equal(setenv("REEF_TEST_PROGRESS", "0.1", 1), 0);
     START(box, "--source", "push:web");
     assert_int_equal(unsetenv("REEF_TEST_PROGRESS"), 0);
@@ -422,8 +400,7 @@ static void an_idle_daemon_says_nothing(void **state) {
     assert_int_equal(times_said(box, "waiting, generation 0"), 1);
 }
 
-static void one_file_under_two_names_is_refused(void **state) {
-    const sandbox *box = *state;
+BOX_TEST(one_file_under_two_names_is_refused) {
     char other[300], followed[400];
     sandbox_make_pool(box);
     snprintf(other, sizeof(other), "%s/./%s", box->directory, strrchr(box->text, '/') + 1);
@@ -438,26 +415,4 @@ static void one_file_under_two_names_is_refused(void **state) {
     assert_int_equal(unlink(followed + strlen("follow:")), 0);
 }
 
-TESTS(BOX(a_file_is_accepted_to_its_last_byte),
-      BOX(running_again_with_nothing_new_changes_nothing),
-      BOX(a_file_that_grew_is_read_on),
-      BOX(threads_and_commits_leave_no_trace),
-      BOX(several_sources_follow_each_other),
-      BOX(standard_input_is_the_same_however_it_is_cut),
-      BOX(standard_input_continues_the_stream),
-      BOX(a_file_and_standard_input_teach_the_same),
-      BOX(bytes_that_fill_no_batch_are_kept),
-      BOX(any_bytes_are_text),
-      BOX(odd_paths_have_cursors_too),
-      BOX(what_cannot_be_read_ends_before_training),
-      BOX(what_was_asked_for_wrongly_is_a_usage_error),
-      BOX(more_sources_than_a_pool_can_have_are_refused_at_once),
-      BOX(a_missing_pool_is_not_found),
-      BOX(an_empty_stream_is_an_error),
-      BOX(a_file_shorter_than_its_cursor_is_an_error),
-      BOX(a_second_daemon_is_refused_with_the_pid_of_the_first),
-      BOX(training_gives_way_to_replies),
-      BOX(quiet_says_nothing_and_others_say_where_they_are),
-      BOX(an_idle_daemon_says_nothing),
-      BOX(one_file_under_two_names_is_refused),
-      BOX(help_and_version_end_with_0))
+RUN_TESTS

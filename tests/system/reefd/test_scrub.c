@@ -56,8 +56,7 @@ static reef_scrub scrub_of(const sandbox *box) {
     return scrub;
 }
 
-static void a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result) {
     make_sealed(box, "0");
     send_text(box, TEXT_BYTES, MORE_BYTES);
     reefd_await_end(box);
@@ -124,8 +123,7 @@ static reef_status on_event(void *context,
     return REEF_OK;
 }
 
-static void damage_is_reported_in_the_log_the_status_and_the_timeline(void **state) {
-    sandbox *box = *state;
+BOX_TEST(damage_is_reported_in_the_log_the_status_and_the_timeline) {
     reef_error err;
     reef_store *store;
     int events = 0;
@@ -155,5 +153,4 @@ static void damage_is_reported_in_the_log_the_status_and_the_timeline(void **sta
     assert_int_equal(scrub_of(box).last_damaged, 1);
 }
 
-TESTS(BOX(a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result),
-      BOX(damage_is_reported_in_the_log_the_status_and_the_timeline))
+RUN_TESTS

@@ -63,8 +63,7 @@ static bool has(const json_t *answer, const char *list, const char *name) {
 
 #define NO_COMMITS "commit-steps = 0\ncommit-seconds = 0\n"
 
-static void a_reload_changes_what_may_change_and_names_the_rest(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_reload_changes_what_may_change_and_names_the_rest) {
     configure(box, NO_COMMITS "threads = 1\npool-max = 0\n");
     start(box);
     json_int_t before = commits(box);
@@ -88,8 +87,7 @@ static void a_reload_changes_what_may_change_and_names_the_rest(void **state) {
     reefd_end(box);
 }
 
-static void a_hangup_is_a_reload(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_hangup_is_a_reload) {
     configure(box, NO_COMMITS);
     start(box);
     json_int_t before = commits(box);
@@ -105,8 +103,7 @@ static void a_hangup_is_a_reload(void **state) {
     reefd_end(box);
 }
 
-static void with_a_mistake_nothing_at_all_changes(void **state) {
-    sandbox *box = *state;
+BOX_TEST(with_a_mistake_nothing_at_all_changes) {
     char http[300];
     snprintf(http, sizeof(http), "http = 0\nhttp-token = %s\n", box->token);
     char text[1024];
@@ -156,8 +153,7 @@ static int ask_with(const sandbox *box, const char *token) {
     return http_ask(box->address, "POST", "/v1/command", header, BODY, sizeof(BODY) - 1).code;
 }
 
-static void a_new_token_counts_from_the_reload_on(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_new_token_counts_from_the_reload_on) {
     char more[300];
     snprintf(more, sizeof(more), "http = 0\nhttp-token = %s\n", box->token);
     configure(box, more);
@@ -173,8 +169,7 @@ static void a_new_token_counts_from_the_reload_on(void **state) {
 }
 
 // Where others can reach it: over loopback streams need none.
-static void with_a_new_token_streams_of_the_old_one_end(void **state) {
-    sandbox *box = *state;
+BOX_TEST(with_a_new_token_streams_of_the_old_one_end) {
     static const char LISTEN[] = "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n"
                                  "Authorization: Bearer " TOKEN "\r\n\r\n";
     char more[300], byte;
@@ -213,8 +208,7 @@ static bool all_lines_are_json(const sandbox *box, const char *event) {
     return found;
 }
 
-static void the_form_of_messages_changes_with_a_reload(void **state) {
-    sandbox *box = *state;
+BOX_TEST(the_form_of_messages_changes_with_a_reload) {
     configure(box, "");
     start(box);
     configure(box, "json-log = yes\n");
@@ -229,8 +223,7 @@ static void the_form_of_messages_changes_with_a_reload(void **state) {
     assert_null(strstr(text, "stopping")); // quiet
 }
 
-static void every_line_of_the_json_log_has_a_level_and_a_time(void **state) {
-    sandbox *box = *state;
+BOX_TEST(every_line_of_the_json_log_has_a_level_and_a_time) {
     static const char *const WRONG[][6] = {{"--json-log", "--threads", "0"},
                                            {"--json-log", "--frobnicate"},
                                            {"--json-log", "stray"},
@@ -255,8 +248,7 @@ static void every_line_of_the_json_log_has_a_level_and_a_time(void **state) {
     assert_true(all_lines_are_json(box, "ended"));
 }
 
-static void no_message_has_a_word_of_the_text(void **state) {
-    sandbox *box = *state;
+BOX_TEST(no_message_has_a_word_of_the_text) {
     FILE *file = fopen(box->text, "w");
     for (int i = 0; i < 2000; i++) fputs(MARK " ", file);
     assert_int_equal(fclose(file), 0);
@@ -274,8 +266,7 @@ static void no_message_has_a_word_of_the_text(void **state) {
     }
 }
 
-static void a_signal_shows_the_status_also_when_quiet(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_signal_shows_the_status_also_when_quiet) {
     configure(box, "quiet = yes\n");
     start(box);
     await_steps(box, 5);
@@ -293,8 +284,7 @@ static void a_signal_shows_the_status_also_when_quiet(void **state) {
     reefd_end(box);
 }
 
-static void lines_for_the_journal_have_their_priority(void **state) {
-    sandbox *box = *state;
+BOX_TEST(lines_for_the_journal_have_their_priority) {
     struct stat info;
     char stream[64];
     write_mode(box->messages, "", 0600); // reefd_start keeps the file
@@ -328,8 +318,7 @@ static int checked(const sandbox *box) {
         reefd_start(box, -1, (const char *const[]){"--config", config, "--check", NULL}));
 }
 
-static void a_check_ends_without_touching_the_pool(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_check_ends_without_touching_the_pool) {
     configure(box, "");
     sandbox_remove_pool(box);
     assert_int_equal(checked(box), 0);
@@ -357,8 +346,7 @@ static void a_check_ends_without_touching_the_pool(void **state) {
 
 // ---- files --------------------------------------------------------------------------------------
 
-static void what_it_makes_is_for_its_own_user_alone(void **state) {
-    sandbox *box = *state;
+BOX_TEST(what_it_makes_is_for_its_own_user_alone) {
     mode_t before = umask(0);
     sandbox_make_pool(box);
     configure(box, "commit-steps = 1\n");
@@ -453,8 +441,7 @@ static json_t *read_answer(int fd) {
     return json_of_text(http_end(fd).body);
 }
 
-static void nothing_waits_for_a_check(void **state) {
-    sandbox *box = *state;
+BOX_TEST(nothing_waits_for_a_check) {
     int fd = -1;
     configure(box, "commit-steps = 5\n");
     start(box);
@@ -474,8 +461,7 @@ static void nothing_waits_for_a_check(void **state) {
     reefd_end(box);
 }
 
-static void the_end_does_not_wait_for_a_check(void **state) {
-    sandbox *box = *state;
+BOX_TEST(the_end_does_not_wait_for_a_check) {
     int fd = -1;
     configure(box, "");
     start(box);
@@ -501,8 +487,7 @@ static json_t *check_when_free(const sandbox *box, const char *request) {
     return result;
 }
 
-static void a_client_that_leaves_its_check_does_no_harm(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_client_that_leaves_its_check_does_no_harm) {
     int fd = -1;
     configure(box, "");
     start(box);
@@ -528,8 +513,7 @@ static void a_client_that_leaves_its_check_does_no_harm(void **state) {
     reefd_end(box);
 }
 
-static void answers_say_how_long_they_waited_for_a_step(void **state) {
-    sandbox *box = *state;
+BOX_TEST(answers_say_how_long_they_waited_for_a_step) {
     static const char *const COMMANDS[] = {
         "{\"command\": \"commit\"}",
         "{\"command\": \"seal\"}",
@@ -552,19 +536,4 @@ static void answers_say_how_long_they_waited_for_a_step(void **state) {
     reefd_end(box);
 }
 
-TESTS(BOX(a_reload_changes_what_may_change_and_names_the_rest),
-      BOX(a_hangup_is_a_reload),
-      BOX(with_a_mistake_nothing_at_all_changes),
-      BOX(a_new_token_counts_from_the_reload_on),
-      BOX(with_a_new_token_streams_of_the_old_one_end),
-      BOX(the_form_of_messages_changes_with_a_reload),
-      BOX(every_line_of_the_json_log_has_a_level_and_a_time),
-      BOX(no_message_has_a_word_of_the_text),
-      BOX(a_signal_shows_the_status_also_when_quiet),
-      BOX(lines_for_the_journal_have_their_priority),
-      BOX(a_check_ends_without_touching_the_pool),
-      BOX(what_it_makes_is_for_its_own_user_alone),
-      BOX(nothing_waits_for_a_check),
-      BOX(the_end_does_not_wait_for_a_check),
-      BOX(a_client_that_leaves_its_check_does_no_harm),
-      BOX(answers_say_how_long_they_waited_for_a_step))
+RUN_TESTS

@@ -159,8 +159,8 @@ static void reads_alike(const char *command) {
           command);
 }
 
-static void the_root_is_that_of_one_process(void **state) {
-    sandbox *box = *state, one = pool_in(box, "alone");
+TEST_WITH(the_root_is_that_of_one_process, setup, sandbox_teardown, void *made) {
+    sandbox *box = made, one = pool_in(box, "alone");
     reef_commit expected = alone(box);
     assert_int_equal(pool_generations(&one), 3);
     for (size_t count = 2; count <= 4; count += 2) { // three are killed below
@@ -175,8 +175,7 @@ static void the_root_is_that_of_one_process(void **state) {
 
 // A snapshot, and what was learned after it, in three shards: the directory that holds them is read
 // as the whole pool, copied and in place, as of each state.
-static void all_shards_are_read_as_one_pool(void **state) {
-    sandbox *box = *state;
+BOX_TEST(all_shards_are_read_as_one_pool) {
     (void)learn_alone(box, "pool", box->text);
     shell("$REEF snapshot create pool kept >/dev/null");
     append_noise(box->text, NOISE_BYTES, 9);
@@ -239,8 +238,7 @@ static memory_blocks blocks_of_memories(const char *pool) {
 
 // Kinds that come back, while ranks are killed and their number changes: each block of a memory
 // lies in one shard, and the root is that of one process.
-static void memories_are_divided(void **state) {
-    sandbox *box = *state;
+BOX_TEST(memories_are_divided) {
     make_pool_of_memories(box);
     reef_commit expected = alone(box);
     make_shards(box, 2);
@@ -298,8 +296,7 @@ static uint64_t epoch_now(reef_store *store) {
 }
 
 // Each read is of one epoch, which may be later than the last; rank 0 answers for all.
-static void shards_are_read_while_they_are_trained(void **state) {
-    sandbox *box = *state;
+BOX_TEST(shards_are_read_while_they_are_trained) {
     reef_error err;
     reef_store *store = NULL;
     make_shards(box, 2);
@@ -322,8 +319,8 @@ static void shards_are_read_while_they_are_trained(void **state) {
 }
 
 // reef init makes the shards one by one, and nobody holds all rows.
-static void a_new_pool_begins_as_shards(void **state) {
-    sandbox *box = *state, one = pool_in(box, "one");
+TEST_WITH(a_new_pool_begins_as_shards, setup, sandbox_teardown, void *made) {
+    sandbox *box = made, one = pool_in(box, "one");
     shell("$REEF init one " SIZES "--side 60 >/dev/null && "
           "$REEF init many --ranks 3 " SIZES "--side 60 >made.txt");
     reef_commit expected = pool_commit(&one);
@@ -343,8 +340,7 @@ static void a_new_pool_begins_as_shards(void **state) {
 }
 
 // Two ranks, then three, then one.
-static void another_number_of_ranks_goes_on(void **state) {
-    sandbox *box = *state;
+BOX_TEST(another_number_of_ranks_goes_on) {
     learn_in_two(box);
     append_figures(box->text, FIGURE_BYTES / 2, 7);
     shell("mv many two");
@@ -361,8 +357,7 @@ static void another_number_of_ranks_goes_on(void **state) {
 }
 
 // A bound of the pool's size is that of rank 0, and the largest shard is what it bounds.
-static void bounds_that_differ_are_those_of_rank_0(void **state) {
-    sandbox *box = *state;
+BOX_TEST(bounds_that_differ_are_those_of_rank_0) {
     reef_commit expected = alone_once(box);
     make_shards(box, 2);
     const special bound = {.rank = 0, .more = "--pool-max 1M"};
@@ -372,8 +367,7 @@ static void bounds_that_differ_are_those_of_rank_0(void **state) {
 
 // ---- kills --------------------------------------------------------------------------------------
 
-static void killed_ranks_go_on(void **state) {
-    sandbox *box = *state;
+BOX_TEST(killed_ranks_go_on) {
     reef_commit expected = alone_once(box);
     make_shards(box, RANKS);
     size_t kills = test_effort(KILLS_FEW, KILLS_MANY);
@@ -411,8 +405,7 @@ static void dies(const sandbox *box, size_t rank, const char *before) {
 }
 
 // Rank 0 dies between the others' commits and its own: they are an epoch ahead, and go back.
-static void ranks_that_are_ahead_step_back(void **state) {
-    sandbox *box = *state;
+BOX_TEST(ranks_that_are_ahead_step_back) {
     reef_commit expected = alone_once(box);
     make_shards(box, 2);
     dies(box, 0, "-x REEF_FAIL_POINT=commit.before_sync:4");
@@ -433,8 +426,7 @@ static void ranks_that_are_ahead_step_back(void **state) {
 }
 
 // reef shards dies at each of its points: what there was is there, and it can be started again.
-static void killed_reef_shards_begins_again(void **state) {
-    sandbox *box = *state;
+BOX_TEST(killed_reef_shards_begins_again) {
     static const char *const points[] = {"make.begun",   "make.filled",  "make.moved",
                                          "shard.made:1", "shard.made:2", "shards.made"};
     learn_in_two(box);
@@ -476,8 +468,7 @@ static pid_t start_with_deadline(const sandbox *box, const char *seconds) {
     return run;
 }
 
-static void a_rank_that_hangs_is_named(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_rank_that_hangs_is_named) {
     reef_commit expected = alone_once(box);
     pid_t run = start_with_deadline(box, "3");
     signal_rank(box, 1, run, 700, SIGSTOP);
@@ -487,8 +478,7 @@ static void a_rank_that_hangs_is_named(void **state) {
 }
 
 // All stand still for longer than the deadline, as on a machine that sleeps: nobody hangs.
-static void a_pause_of_all_ranks_is_not_silence(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_pause_of_all_ranks_is_not_silence) {
     reef_commit expected = alone_once(box);
     pid_t run = start_with_deadline(box, "1");
     pid_t pids[] = {await_rank(box, 0, run), await_rank(box, 1, run)};
@@ -503,8 +493,7 @@ static void a_pause_of_all_ranks_is_not_silence(void **state) {
 
 // ---- what does not fit together -----------------------------------------------------------------
 
-static void shards_that_do_not_fit_are_named(void **state) {
-    sandbox *box = *state;
+BOX_TEST(shards_that_do_not_fit_are_named) {
     learn_in_two(box);
     refuses(box, "many/rank-1", "no", 1,
             "rank-1 is one of 2 shards, and 1 were given: all are needed");
@@ -526,8 +515,7 @@ static void shards_that_do_not_fit_are_named(void **state) {
 }
 
 // Ranks train no pool that is whole: what divides it is said.
-static void a_whole_pool_is_not_trained_by_ranks(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_whole_pool_is_not_trained_by_ranks) {
     shell("mkdir many && cp -a pool many/rank-0 && cp -a pool many/rank-1");
     int code = run_ranks(box, 2, "");
     assert_int_equal(code, 64);
@@ -537,15 +525,13 @@ static void a_whole_pool_is_not_trained_by_ranks(void **state) {
                  "many holds whole pools of several ranks: give one of them, many/rank-0");
 }
 
-static void programs_that_differ_are_named(void **state) {
-    sandbox *box = *state;
+BOX_TEST(programs_that_differ_are_named) {
     make_shards(box, 2);
     const special other = {.rank = 1, .before = "-x REEF_ISA=scalar"};
     ends_with(box, run_special(box, 2, "", &other), "rank 1: it computes with kernels scalar");
 }
 
-static void what_cannot_be_divided(void **state) {
-    sandbox *box = *state;
+BOX_TEST(what_cannot_be_divided) {
     refuses(box, "pool", "no", 5, "5 ranks are more than the 4 windows of a step");
     refuses(box, "pool", "no", 0, "must be an integer, 1 to");
     refuses(box, "nothing", "no", 2, "there is no pool at nothing, and no rank-0");
@@ -557,8 +543,7 @@ static void what_cannot_be_divided(void **state) {
 }
 
 // Whoever needs all rows says which command brings them together.
-static void a_shard_is_not_used_alone(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_shard_is_not_used_alone) {
     learn_in_two(box);
     command_says(box, "$REEF eval many/rank-1 text", "reef shards");
     command_says(box, "$REEF score many/rank-1 text", "reef shards");
@@ -569,8 +554,7 @@ static void a_shard_is_not_used_alone(void **state) {
 }
 
 // All shards together are read; what would change them says what to use instead.
-static void shards_together_are_not_changed(void **state) {
-    sandbox *box = *state;
+BOX_TEST(shards_together_are_not_changed) {
     make_shards(box, 2);
     command_says(box, "$REEF seal many", "or a whole pool (reef shards DIR NEW --to 1)");
     command_says(box, "$REEF export pool many new",
@@ -584,8 +568,7 @@ static void shards_together_are_not_changed(void **state) {
 }
 
 // A disk that is full: files may not grow beyond half of a shard.
-static void a_full_disk_leaves_nothing(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_full_disk_leaves_nothing) {
     command_says(box, "(ulimit -f 1000; trap '' XFSZ; exec $REEF shards pool many --to 2)",
                  "reef shards: ");
     is_not_there("many");
@@ -594,8 +577,7 @@ static void a_full_disk_leaves_nothing(void **state) {
 }
 
 // A disk that is full, on one rank: its files may not grow.
-static void a_full_disk_on_one_rank(void **state) {
-    sandbox *box = *state;
+BOX_TEST(a_full_disk_on_one_rank) {
     make_shards(box, 2);
     const special full = {
         .rank = 1,
@@ -609,27 +591,5 @@ static void a_full_disk_on_one_rank(void **state) {
 
 int main(void) {
     leave_mpi_to_itself();
-    const struct CMUnitTest tests[] = {
-        BOX(the_root_is_that_of_one_process),
-        BOX(all_shards_are_read_as_one_pool),
-        BOX(memories_are_divided),
-        BOX(shards_are_read_while_they_are_trained),
-        BOX(a_new_pool_begins_as_shards),
-        BOX(another_number_of_ranks_goes_on),
-        BOX(bounds_that_differ_are_those_of_rank_0),
-        BOX(killed_ranks_go_on),
-        BOX(ranks_that_are_ahead_step_back),
-        BOX(killed_reef_shards_begins_again),
-        BOX(a_rank_that_hangs_is_named),
-        BOX(a_pause_of_all_ranks_is_not_silence),
-        BOX(shards_that_do_not_fit_are_named),
-        BOX(a_whole_pool_is_not_trained_by_ranks),
-        BOX(programs_that_differ_are_named),
-        BOX(what_cannot_be_divided),
-        BOX(a_shard_is_not_used_alone),
-        BOX(shards_together_are_not_changed),
-        BOX(a_full_disk_leaves_nothing),
-        BOX(a_full_disk_on_one_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, discard_mould);
+    return test_run(NULL, discard_mould);
 }

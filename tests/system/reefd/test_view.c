@@ -394,13 +394,13 @@ static int setup_idle(void **state) {
 
 int main(void) {
     const struct CMUnitTest of_one_daemon[] = {
-        ALONE(listeners_are_counted_and_their_leaving_is_noticed),
-        ALONE(the_status_comes_by_itself),
-        ALONE(text_is_sent_as_it_is_produced),
-        ALONE(text_has_the_characters_that_are_whole),
-        ALONE(those_who_leave_a_text_do_not_make_others_wait_for_it),
-        ALONE(usage_is_that_of_the_pool),
-        ALONE(a_part_of_the_series_is_that_part),
+        cmocka_unit_test(listeners_are_counted_and_their_leaving_is_noticed),
+        cmocka_unit_test(the_status_comes_by_itself),
+        cmocka_unit_test(text_is_sent_as_it_is_produced),
+        cmocka_unit_test(text_has_the_characters_that_are_whole),
+        cmocka_unit_test(those_who_leave_a_text_do_not_make_others_wait_for_it),
+        cmocka_unit_test(usage_is_that_of_the_pool),
+        cmocka_unit_test(a_part_of_the_series_is_that_part),
     };
     const struct CMUnitTest tests[] = {
         BOX_OF(a_status_of_any_size_comes_by_itself, setup_idle),

@@ -20,7 +20,7 @@ static void assert_names(const char *text, uint64_t first, uint64_t last) {
     assert_int_equal(moment.last, last);
 }
 
-static void dates_are_of_the_zone_and_as_long_as_they_say(void **state) {
+PLAIN_TEST(dates_are_of_the_zone_and_as_long_as_they_say) {
     set_zone("UTC0");
     assert_names("2026-05-18", NOON - 12 * HOUR, NOON + 12 * HOUR - 1);
     assert_names("2026-05-18 12:00", NOON, NOON + 59999);
@@ -37,7 +37,7 @@ static void dates_are_of_the_zone_and_as_long_as_they_say(void **state) {
     assert_names("2026-10-25", 1792879200000u, 1792879200000u + 25 * HOUR - 1);
 }
 
-static void days_have_names(void **state) {
+PLAIN_TEST(days_have_names) {
     set_zone("UTC0");
     assert_names("today", NOON - 12 * HOUR, NOON + 12 * HOUR - 1);
     assert_names("yesterday", NOON - 36 * HOUR, NOON - 12 * HOUR - 1);
@@ -45,7 +45,7 @@ static void days_have_names(void **state) {
     assert_names("today", NOON - 1 * HOUR, NOON + 23 * HOUR - 1);
 }
 
-static void times_ago_count_from_now(void **state) {
+PLAIN_TEST(times_ago_count_from_now) {
     assert_names("3h", NOON - 3 * HOUR, NOON - 3 * HOUR);
     assert_names("90s ago", NOON - 90000, NOON - 90000);
     assert_names("2w", NOON - 14 * DAY, NOON - 14 * DAY);
@@ -54,7 +54,7 @@ static void times_ago_count_from_now(void **state) {
     assert_names("999999999w", 0, 0);
 }
 
-static void what_is_half_a_moment_is_none(void **state) {
+PLAIN_TEST(what_is_half_a_moment_is_none) {
     static const char *const NONE[] = {"",
                                        "now",
                                        "12:00",
@@ -86,7 +86,7 @@ static void what_is_half_a_moment_is_none(void **state) {
 }
 
 // UTC is computed here, local time by the C library.
-static void utc_is_that_of_the_library(void **state) {
+PLAIN_TEST(utc_is_that_of_the_library) {
     set_zone("UTC0");
     for (time_t at = 0; at < (time_t)4102444800; at += 86400 * 13 + 3600 * 7 + 61) {
         char text[40];
@@ -97,8 +97,4 @@ static void utc_is_that_of_the_library(void **state) {
     }
 }
 
-TESTS(ALONE(dates_are_of_the_zone_and_as_long_as_they_say),
-      ALONE(days_have_names),
-      ALONE(times_ago_count_from_now),
-      ALONE(what_is_half_a_moment_is_none),
-      ALONE(utc_is_that_of_the_library))
+RUN_TESTS

@@ -19,7 +19,7 @@ static reef_matrix losses(void) {
     return (reef_matrix){.rows = 4, .columns = 3, .bits = LOSSES, .learned = LEARNED};
 }
 
-static void forgetting_follows_both_definitions(void **state) {
+PLAIN_TEST(forgetting_follows_both_definitions) {
     reef_matrix m = losses();
     assert_float_equal(reef_matrix_forgetting_max(&m, 0), 0.5, NEAR);  // 2.5 - 2.0
     assert_float_equal(reef_matrix_forgetting_max(&m, 1), 0.5, NEAR);  // 1.5 - 1.0
@@ -30,7 +30,7 @@ static void forgetting_follows_both_definitions(void **state) {
 }
 
 // Where a domain was best in another row than the one right after it, the definitions differ.
-static void definitions_differ_when_a_later_domain_helped(void **state) {
+PLAIN_TEST(definitions_differ_when_a_later_domain_helped) {
     static double VALUES[] = {8, 8, 3, 8, 2, 1, 2.75, 1.5};
     static size_t ROWS[] = {1, 2};
     reef_matrix m = {.rows = 4, .columns = 2, .bits = VALUES, .learned = ROWS};
@@ -41,7 +41,7 @@ static void definitions_differ_when_a_later_domain_helped(void **state) {
     assert_float_equal(s.backward_transfer, 0.25, NEAR);
 }
 
-static void summary_averages_over_old_and_new_domains(void **state) {
+PLAIN_TEST(summary_averages_over_old_and_new_domains) {
     reef_matrix m = losses();
     reef_matrix_summary s = reef_matrix_summarise(&m);
     assert_float_equal(s.final_mean, (2.5 + 1.5 + 4.0) / 3, NEAR);
@@ -50,7 +50,7 @@ static void summary_averages_over_old_and_new_domains(void **state) {
     assert_float_equal(s.backward_transfer, -0.5, NEAR);
 }
 
-static void what_was_not_measured_is_unknown(void **state) {
+PLAIN_TEST(what_was_not_measured_is_unknown) {
     double values[] = {NAN, 8, 2, 9, 3, NAN};
     static size_t ROWS[] = {1, 2};
     reef_matrix m = {.rows = 3, .columns = 2, .bits = values, .learned = ROWS};
@@ -66,13 +66,9 @@ static void what_was_not_measured_is_unknown(void **state) {
     assert_true(isnan(reef_matrix_summarise(&m).backward_transfer));
 }
 
-static void learned_share_compares_with_a_baseline(void **state) {
+PLAIN_TEST(learned_share_compares_with_a_baseline) {
     assert_float_equal(reef_matrix_learned_share(8, 3, 2), 5.0 / 6, NEAR);
     assert_float_equal(reef_matrix_learned_share(0.1, 0.9, 0.9), 1, NEAR);
 }
 
-TESTS(ALONE(forgetting_follows_both_definitions),
-      ALONE(definitions_differ_when_a_later_domain_helped),
-      ALONE(summary_averages_over_old_and_new_domains),
-      ALONE(what_was_not_measured_is_unknown),
-      ALONE(learned_share_compares_with_a_baseline))
+RUN_TESTS

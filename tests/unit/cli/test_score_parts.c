@@ -36,7 +36,7 @@ static const char LOG[] =
     "put blk_1 f\nput blk_1 g\n";
 static const double SCORES[] = {1, 9, 50, 4, 2, 3, 4, 8};
 
-static void a_session_has_the_mean_of_its_worst_lines(void **state) {
+PLAIN_TEST(a_session_has_the_mean_of_its_worst_lines) {
     reef_sessions found;
     reef_scored_lines lines;
     find(&found, &lines, LOG, SCORES, "blk_[0-9]+");
@@ -61,7 +61,7 @@ static void a_session_has_the_mean_of_its_worst_lines(void **state) {
     reef_scored_lines_release(&lines);
 }
 
-static void a_group_is_the_id_and_an_empty_match_is_none(void **state) {
+PLAIN_TEST(a_group_is_the_id_and_an_empty_match_is_none) {
     reef_sessions found;
     reef_scored_lines lines;
     find(&found, &lines, LOG, SCORES, "(put|get) blk"); // what is done, whatever the block
@@ -83,7 +83,7 @@ static void a_group_is_the_id_and_an_empty_match_is_none(void **state) {
     reef_scored_lines_release(&lines);
 }
 
-static void equal_scores_go_by_the_first_line(void **state) {
+PLAIN_TEST(equal_scores_go_by_the_first_line) {
     static const double SAME[] = {1, 1, 1, 1, 1, 1, 1, 1};
     reef_sessions found;
     reef_scored_lines lines;
@@ -95,7 +95,7 @@ static void equal_scores_go_by_the_first_line(void **state) {
     reef_scored_lines_release(&lines);
 }
 
-static void a_zero_byte_ends_no_line(void **state) {
+PLAIN_TEST(a_zero_byte_ends_no_line) {
     static const char TEXT[] = "a\0id=7 b\nid=7";
     static const float NOTHING[sizeof(TEXT)];
     reef_error err;
@@ -116,7 +116,7 @@ static void a_zero_byte_ends_no_line(void **state) {
     reef_scored_lines_release(&lines);
 }
 
-static void a_broken_pattern_says_why(void **state) {
+PLAIN_TEST(a_broken_pattern_says_why) {
     reef_error err;
     regex_t compiled;
     assert_int_equal(reef_session_pattern_read(&compiled, "blk_(", &err), REEF_ERR_INVALID);
@@ -127,7 +127,7 @@ static void a_broken_pattern_says_why(void **state) {
 
 // ---- marks --------------------------------------------------------------------------------------
 
-static void surprising_bytes_join_over_short_gaps(void **state) {
+PLAIN_TEST(surprising_bytes_join_over_short_gaps) {
     //                             a  b  c  d  e  f  g  h  i  j  k
     static const float BITS[] = {0, 5, 0, 1, 4, 0, 0, 0, 9, 3, 4};
     reef_surprise_span spans[11];
@@ -160,7 +160,7 @@ static void assert_printed(
     free(text);
 }
 
-static void marks_stand_below_what_was_surprising(void **state) {
+PLAIN_TEST(marks_stand_below_what_was_surprising) {
     static const float BITS[] = {0, 0, 6, 6, 0, 0, 0, 0, 6, 0, 0, 0};
     assert_printed("  abcdefghij\n    ^^    ^\n", "abcdefghij", BITS, 80, false);
     assert_printed("  abcd\n    ^^\n  efgh\n  ij\n  ^\n", "abcdefghij", BITS, 4, false);
@@ -176,7 +176,7 @@ static void marks_stand_below_what_was_surprising(void **state) {
     assert_printed("  \n", "", BITS, 80, false);
 }
 
-static void of_a_long_line_the_surprising_rows_are_shown(void **state) {
+PLAIN_TEST(of_a_long_line_the_surprising_rows_are_shown) {
     static const float BITS[32] = {[1] = 6, [6] = 6, [19] = 6};
     // Two rows without a surprise are shown, and five are not.
     assert_printed("  ab\n   ^\n  cd\n  ef\n  gh\n  ^\n  ... 10 bytes without a surprise ...\n"
@@ -212,7 +212,7 @@ static void assert_nearest(reef_nearest *nearest, const char *line, const char *
     assert_memory_equal(found.line, wanted, found.bytes);
 }
 
-static void the_nearest_line_shares_most(void **state) {
+PLAIN_TEST(the_nearest_line_shares_most) {
     static const char TEXT[] = "2026-01-01 disk sda is full\n2026-01-02 user ann logs in\n"
                                "2026-01-02 user ann logs in\n2026-01-03 user bob logs out\nx\n\n";
     reef_nearest *nearest = reef_nearest_new((const uint8_t *)TEXT, sizeof(TEXT) - 1);
@@ -228,7 +228,7 @@ static void the_nearest_line_shares_most(void **state) {
 }
 
 // Two learned lines of one sequence each and one with both: by hand.
-static void likeness_weighs_rare_sequences_more(void **state) {
+PLAIN_TEST(likeness_weighs_rare_sequences_more) {
     static const char TEXT[] = "aa\nab\n"; // sequences "\naa\n" and "\nab\n"
     reef_nearest *nearest = reef_nearest_new((const uint8_t *)TEXT, sizeof(TEXT) - 1);
     assert_true(nearest_to(nearest, "aa").likeness == 1);
@@ -240,21 +240,11 @@ static void likeness_weighs_rare_sequences_more(void **state) {
     reef_nearest_free(nearest);
 }
 
-static void without_learned_lines_there_is_none(void **state) {
+PLAIN_TEST(without_learned_lines_there_is_none) {
     reef_nearest *nearest = reef_nearest_new((const uint8_t *)"\n\n", 2);
     assert_null(nearest_to(nearest, "a line").line);
     reef_nearest_free(nearest);
     reef_nearest_free(NULL);
 }
 
-TESTS(ALONE(a_session_has_the_mean_of_its_worst_lines),
-      ALONE(a_group_is_the_id_and_an_empty_match_is_none),
-      ALONE(equal_scores_go_by_the_first_line),
-      ALONE(a_zero_byte_ends_no_line),
-      ALONE(a_broken_pattern_says_why),
-      ALONE(surprising_bytes_join_over_short_gaps),
-      ALONE(marks_stand_below_what_was_surprising),
-      ALONE(of_a_long_line_the_surprising_rows_are_shown),
-      ALONE(the_nearest_line_shares_most),
-      ALONE(likeness_weighs_rare_sequences_more),
-      ALONE(without_learned_lines_there_is_none))
+RUN_TESTS

@@ -7,7 +7,7 @@ static reef_status parse(reef_command *command, const char *line, reef_error *er
     return reef_command_parse(command, line, strlen(line), err);
 }
 
-static void each_command_is_understood(void **state) {
+PLAIN_TEST(each_command_is_understood) {
     reef_command command;
     reef_error err;
     assert_int_equal(parse(&command, "{\"command\": \"status\"}", &err), REEF_OK);
@@ -42,7 +42,7 @@ static void each_command_is_understood(void **state) {
     assert_null(command.request.names);
 }
 
-static void freeze_takes_everything_unless_a_range_is_given(void **state) {
+PLAIN_TEST(freeze_takes_everything_unless_a_range_is_given) {
     reef_command command;
     reef_error err;
     assert_int_equal(parse(&command, "{\"command\": \"freeze\"}", &err), REEF_OK);
@@ -67,7 +67,7 @@ static void freeze_takes_everything_unless_a_range_is_given(void **state) {
     assert_false(freeze->dry_run);
 }
 
-static void what_is_not_understood_is_refused_with_a_reason(void **state) {
+PLAIN_TEST(what_is_not_understood_is_refused_with_a_reason) {
     static const char *const LINES[] = {
         "",
         "garbage",
@@ -131,7 +131,7 @@ static void what_is_not_understood_is_refused_with_a_reason(void **state) {
     }
 }
 
-static void random_bytes_are_never_a_command(void **state) {
+PLAIN_TEST(random_bytes_are_never_a_command) {
     uint64_t seed = 3;
     char line[64];
     for (size_t round = 0; round < 20000; round++) {
@@ -156,7 +156,7 @@ static void random_bytes_are_never_a_command(void **state) {
     }
 }
 
-static void an_error_answers_its_status_and_its_message(void **state) {
+PLAIN_TEST(an_error_answers_its_status_and_its_message) {
     reef_error err;
     (void)reef_fail(&err, REEF_ERR_FULL, "no room for \xff");
     json_t *answer = reef_reply_error(&err);
@@ -167,7 +167,7 @@ static void an_error_answers_its_status_and_its_message(void **state) {
 }
 
 // A name may have any bytes, and a message may end within a character: what can be read stays.
-static void only_bytes_that_are_no_character_are_replaced(void **state) {
+PLAIN_TEST(only_bytes_that_are_no_character_are_replaced) {
     static const char *const TEXTS[][2] = {
         {"\xd0\xb6\xd0", "\xd0\xb6?"},   // cut
         {"\xb6 \xd0\xb6", "? \xd0\xb6"}, // begun in the middle
@@ -187,7 +187,7 @@ static void only_bytes_that_are_no_character_are_replaced(void **state) {
     }
 }
 
-static void answers_have_what_the_trainer_did(void **state) {
+PLAIN_TEST(answers_have_what_the_trainer_did) {
     reef_request request = {
         .kind = REEF_REQUEST_ORDER, .order = {.kind = REEF_CREW_FREEZE}, .done = {.changed = 12}};
     request.last.commit.number = 4;
@@ -201,10 +201,4 @@ static void answers_have_what_the_trainer_did(void **state) {
     json_decref(result);
 }
 
-TESTS(ALONE(each_command_is_understood),
-      ALONE(freeze_takes_everything_unless_a_range_is_given),
-      ALONE(what_is_not_understood_is_refused_with_a_reason),
-      ALONE(random_bytes_are_never_a_command),
-      ALONE(an_error_answers_its_status_and_its_message),
-      ALONE(only_bytes_that_are_no_character_are_replaced),
-      ALONE(answers_have_what_the_trainer_did))
+RUN_TESTS

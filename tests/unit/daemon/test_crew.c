@@ -56,7 +56,7 @@ static void expect(const reef_crew_card *cards, size_t count, const char *words)
         expect(c, RANKS, words);                                                                   \
     } while (0)
 
-static void programs_that_differ_are_named(void **state) {
+PLAIN_TEST(programs_that_differ_are_named) {
     // What another version says of its pool may mean something else: it is not read.
     NAMES(divided, "rank 2: it runs reefd 9.9.9, rank 0 runs 1.0.0", strcpy(c[2].version, "9.9.9"),
           c[2].shard.count = 9);
@@ -68,7 +68,7 @@ static void programs_that_differ_are_named(void **state) {
           c[1].join_every = 0);
 }
 
-static void shards_that_do_not_fit_are_named(void **state) {
+PLAIN_TEST(shards_that_do_not_fit_are_named) {
     NAMES(divided,
           "rank 0: its pool is whole, and ranks train one that is divided: reef shards "
           "POOL DIR --to 3 makes it so; or let each learn from sources of its own "
@@ -90,7 +90,7 @@ static void shards_that_do_not_fit_are_named(void **state) {
     NAMES(divided, "rank 1: the root of its pool is", c[1].root[0] = 1);
 }
 
-static void a_shard_that_is_one_epoch_ahead_steps_back(void **state) {
+PLAIN_TEST(a_shard_that_is_one_epoch_ahead_steps_back) {
     reef_error err;
     reef_crew_card cards[RANKS];
     bool back[RANKS], anew;
@@ -101,7 +101,7 @@ static void a_shard_that_is_one_epoch_ahead_steps_back(void **state) {
     assert_true(back[1] && !back[0] && !back[2]);
 }
 
-static void pools_that_learn_apart_and_do_not_fit_are_named(void **state) {
+PLAIN_TEST(pools_that_learn_apart_and_do_not_fit_are_named) {
     NAMES(joined, "rank 1: its pool has another configuration", c[1].config = 1);
     NAMES(joined, "rank 1: its pool is a shard of one training", c[1].shard.count = 2);
     NAMES(joined, "rank 0: generation 0 of its pool is open", c[0].base_is_open = 1);
@@ -123,7 +123,7 @@ static void pools_that_learn_apart_and_do_not_fit_are_named(void **state) {
 }
 
 // Copies of one pool begin, also copies of one that had joined others; other pools go on.
-static void equal_copies_start_over(void **state) {
+PLAIN_TEST(equal_copies_start_over) {
     reef_error err;
     reef_crew_card cards[RANKS];
     bool back[RANKS], anew;
@@ -138,8 +138,4 @@ static void equal_copies_start_over(void **state) {
     assert_true(anew);
 }
 
-TESTS(ALONE(programs_that_differ_are_named),
-      ALONE(shards_that_do_not_fit_are_named),
-      ALONE(a_shard_that_is_one_epoch_ahead_steps_back),
-      ALONE(pools_that_learn_apart_and_do_not_fit_are_named),
-      ALONE(equal_copies_start_over))
+RUN_TESTS

@@ -32,7 +32,7 @@ static size_t live(const reef_keep_policy *policy, size_t hours, uint64_t *there
     return count;
 }
 
-static void the_last_hours_days_and_weeks_stay(void **state) {
+PLAIN_TEST(the_last_hours_days_and_weeks_stay) {
     enum { HOURS = 24 * 7 * 60 };
     const reef_keep_policy policy = {.hourly = 24, .daily = 30, .weekly = 52};
     uint64_t *there = calloc(HOURS, sizeof(*there));
@@ -62,7 +62,7 @@ static void the_last_hours_days_and_weeks_stay(void **state) {
     free(there);
 }
 
-static void days_are_local(void **state) {
+PLAIN_TEST(days_are_local) {
     const reef_keep_policy daily = {.daily = 2};
     const uint64_t MADE[] = {BEGIN, BEGIN + 2 * HOUR, BEGIN + 14 * HOUR, BEGIN + 20 * HOUR};
     bool kept[4];
@@ -74,7 +74,7 @@ static void days_are_local(void **state) {
     assert_true(kept[0] && !kept[1] && !kept[2] && kept[3]);
 }
 
-static void hours_without_a_state_do_not_count(void **state) {
+PLAIN_TEST(hours_without_a_state_do_not_count) {
     const reef_keep_policy hourly = {.hourly = 2};
     const uint64_t MADE[] = {BEGIN, BEGIN + 1, BEGIN + 100 * (uint64_t)HOUR,
                              BEGIN + 100 * (uint64_t)HOUR + 5};
@@ -87,7 +87,7 @@ static void hours_without_a_state_do_not_count(void **state) {
     assert_true(!kept[0] && !kept[1] && !kept[2] && kept[3]);
 }
 
-static void policies_are_read(void **state) {
+PLAIN_TEST(policies_are_read) {
     static const char *const WRONG[] = {"",          "hourly",       "hourly=",     "hourly=-1",
                                         "hourly=x",  "hourly=24,",   "monthly=3",   "hourly=24 ",
                                         ",hourly=1", "hourly=1;d=2", "hourly=0x10", "hourly=100001",
@@ -109,7 +109,7 @@ static void policies_are_read(void **state) {
     assert_string_equal(err.message, "'hourly=0' keeps nothing");
 }
 
-static void names_say_when(void **state) {
+PLAIN_TEST(names_say_when) {
     static const char *const OTHERS[] = {
         "auto-20260518T120000",  "auto-2026-05-18T120000Z", "auto-20260518T120000Z2", "auto",
         "auto-20260518X120000Z", "before-upgrade",          "Auto-20260518T120000Z",  ""};
@@ -124,8 +124,4 @@ static void names_say_when(void **state) {
         assert_false(reef_keep_has_name(OTHERS[i]));
 }
 
-TESTS(ALONE(the_last_hours_days_and_weeks_stay),
-      ALONE(days_are_local),
-      ALONE(hours_without_a_state_do_not_count),
-      ALONE(policies_are_read),
-      ALONE(names_say_when))
+RUN_TESTS

@@ -93,9 +93,10 @@ static void start(world *w, uint64_t memory_bytes) {
         &why));
 }
 
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, world *w)
+
 // All of them wait from the start, so the queue is empty for none but the last.
-static void under_load_a_state_that_is_not_asked_for_holds_no_read(void **state) {
-    world *w = *state;
+FIXTURE_TEST(under_load_a_state_that_is_not_asked_for_holds_no_read) {
     uint8_t text[2048];
     choose(&w->f->config, "side", "32"); // some rows fill pages, and are read where they lie
     make_pool(w->f, 1);
@@ -213,8 +214,7 @@ static void make_quick_pool(world *w) {
     make_pool(w->f, 1);
 }
 
-static void twins_score_while_the_query_thread_is_busy(void **state) {
-    world *w = *state;
+FIXTURE_TEST(twins_score_while_the_query_thread_is_busy) {
     double before = 0.0;
     make_quick_pool(w);
     start(w, 0);
@@ -228,8 +228,7 @@ static void twins_score_while_the_query_thread_is_busy(void **state) {
     }
 }
 
-static void a_newer_state_is_opened_by_the_query_thread(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_newer_state_is_opened_by_the_query_thread) {
     make_quick_pool(w);
     learn_more(w, 0);
     start(w, 0);
@@ -242,8 +241,7 @@ static void a_newer_state_is_opened_by_the_query_thread(void **state) {
     assert_true(json_real_value(json_object_get(score, "bits")) != bits);
 }
 
-static void a_stop_drops_what_twins_have_not_begun(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_stop_drops_what_twins_have_not_begun) {
     make_pool(w->f, 1);
     learn_more(w, 0);
     start(w, 0);
@@ -299,8 +297,7 @@ static size_t next_state(
     return i;
 }
 
-static void a_newer_state_answers_once_it_and_its_twins_are_ready(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_newer_state_answers_once_it_and_its_twins_are_ready) {
     json_int_t numbers[COMMITS];
     double bits[COMMITS];
     choose(&w->f->config, "context_memory", "4M");
@@ -344,8 +341,7 @@ static json_t *ask(world *w, reef_query_run run) {
     return keep(said);
 }
 
-static void of_many_tasks_the_newest_are_shown(void **state) {
-    world *w = *state;
+FIXTURE_TEST(of_many_tasks_the_newest_are_shown) {
     uint8_t text[TASK_BYTES];
     choose(&w->f->config, "boundaries", "given"); // a kind begins where the test says so
     make_pool(w->f, 1);
@@ -374,8 +370,7 @@ static void assert_stats(world *w, json_int_t readers, json_int_t lag) {
     assert_true(json_is_number(json_object_get(stats, "longest_read_s")));
 }
 
-static void reading_the_stats_opens_no_model(void **state) {
-    world *w = *state;
+FIXTURE_TEST(reading_the_stats_opens_no_model) {
     uint8_t text[TASK_BYTES];
     make_pool(w->f, 1);
     (void)commit(w->f);
@@ -393,10 +388,4 @@ static void reading_the_stats_opens_no_model(void **state) {
     assert_stats(w, 0, 0);
 }
 
-TESTS(SET_UP(under_load_a_state_that_is_not_asked_for_holds_no_read),
-      SET_UP(twins_score_while_the_query_thread_is_busy),
-      SET_UP(a_newer_state_is_opened_by_the_query_thread),
-      SET_UP(a_newer_state_answers_once_it_and_its_twins_are_ready),
-      SET_UP(a_stop_drops_what_twins_have_not_begun),
-      SET_UP(of_many_tasks_the_newest_are_shown),
-      SET_UP(reading_the_stats_opens_no_model))
+RUN_TESTS

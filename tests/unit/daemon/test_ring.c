@@ -32,7 +32,7 @@ static void take_some(reef_ring *ring, uint64_t *state) {
     if (count) reef_ring_take(ring, 1 + (size_t)(draw(state) % count));
 }
 
-static void bytes_come_out_as_they_went_in(void **state) {
+PLAIN_TEST(bytes_come_out_as_they_went_in) {
     reef_ring ring;
     uint64_t seed = 7;
     assert_int_equal(reef_ring_init(&ring, HIGH, NULL), REEF_OK);
@@ -47,7 +47,7 @@ static void bytes_come_out_as_they_went_in(void **state) {
     reef_ring_release(&ring);
 }
 
-static void space_ends_at_the_high_water_mark(void **state) {
+PLAIN_TEST(space_ends_at_the_high_water_mark) {
     reef_ring ring;
     uint8_t *at = NULL;
     size_t room = 0;
@@ -62,7 +62,7 @@ static void space_ends_at_the_high_water_mark(void **state) {
     reef_ring_release(&ring);
 }
 
-static void a_view_stops_at_the_position_asked_for(void **state) {
+PLAIN_TEST(a_view_stops_at_the_position_asked_for) {
     reef_ring ring;
     uint8_t *at = NULL;
     const uint8_t *view = NULL;
@@ -81,6 +81,4 @@ static void a_view_stops_at_the_position_asked_for(void **state) {
     reef_ring_release(&ring);
 }
 
-TESTS(ALONE(bytes_come_out_as_they_went_in),
-      ALONE(space_ends_at_the_high_water_mark),
-      ALONE(a_view_stops_at_the_position_asked_for))
+RUN_TESTS

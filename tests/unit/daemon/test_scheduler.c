@@ -25,8 +25,7 @@ static void open_schedule(world *w) {
         fail_msg("%s", why.message);
 }
 
-static void set_up(world *w, void **state, size_t live, const reef_input_kind *other) {
-    pool_fixture *pool = *state;
+static void set_up(world *w, pool_fixture *pool, size_t live, const reef_input_kind *other) {
     *w = (world){.now = 100 * (uint64_t)SECOND, .store = pool->store};
     for (size_t i = 0; i < live; i++) {
         w->inputs[w->count] = (reef_input){.kind = &LIVE, .weight = 1};
@@ -97,9 +96,9 @@ static void sit_out(world *w) {
     decide(w, 1, true);
 }
 
-static void an_empty_queue_is_waited_for(void **state) {
+POOL_TEST(an_empty_queue_is_waited_for) {
     world w;
-    set_up(&w, state, 2, NULL);
+    set_up(&w, f, 2, NULL);
     assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
     assert_int_equal(w.next.deadline_ns, UINT64_MAX); // no queue waits
     uint64_t empty = w.now;
@@ -117,9 +116,9 @@ static void an_empty_queue_is_waited_for(void **state) {
     tear_down(&w);
 }
 
-static void a_queue_that_is_empty_for_long_is_idle_until_it_has_bytes(void **state) {
+POOL_TEST(a_queue_that_is_empty_for_long_is_idle_until_it_has_bytes) {
     world w;
-    set_up(&w, state, 2, NULL);
+    set_up(&w, f, 2, NULL);
     sit_out(&w);
     train(&w, 0);
     give(&w, 1, "a line\n");
@@ -136,9 +135,9 @@ static void a_queue_that_is_empty_for_long_is_idle_until_it_has_bytes(void **sta
 }
 
 // One after the other would make who has something wait for each of them.
-static void an_empty_queue_is_waited_for_together(void **state) {
+POOL_TEST(an_empty_queue_is_waited_for_together) {
     world w;
-    set_up(&w, state, 2, &FILE_KIND);
+    set_up(&w, f, 2, &FILE_KIND);
     give_slice(&w, 2);
     give_slice(&w, 2);
     (void)find(&w);
@@ -150,9 +149,9 @@ static void an_empty_queue_is_waited_for_together(void **state) {
     tear_down(&w);
 }
 
-static void a_slice_makes_a_queue_active_at_once(void **state) {
+POOL_TEST(a_slice_makes_a_queue_active_at_once) {
     world w;
-    set_up(&w, state, 2, NULL);
+    set_up(&w, f, 2, NULL);
     sit_out(&w);
     give_slice(&w, 1);
     decide(&w, 1, false);
@@ -162,9 +161,9 @@ static void a_slice_makes_a_queue_active_at_once(void **state) {
     tear_down(&w);
 }
 
-static void a_line_that_has_begun_is_waited_for(void **state) {
+POOL_TEST(a_line_that_has_begun_is_waited_for) {
     world w;
-    set_up(&w, state, 2, NULL);
+    set_up(&w, f, 2, NULL);
     sit_out(&w);
     train(&w, 0);
     give(&w, 1, "the beginning of a line");
@@ -180,9 +179,9 @@ static void a_line_that_has_begun_is_waited_for(void **state) {
     tear_down(&w);
 }
 
-static void a_queue_with_bytes_is_active_when_all_others_are_idle(void **state) {
+POOL_TEST(a_queue_with_bytes_is_active_when_all_others_are_idle) {
     world w;
-    set_up(&w, state, 1, &FILE_KIND);
+    set_up(&w, f, 1, &FILE_KIND);
     give_slice(&w, 1);
     (void)find(&w);
     w.now += 5 * (uint64_t)SECOND;
@@ -196,9 +195,9 @@ static void a_queue_with_bytes_is_active_when_all_others_are_idle(void **state) 
 }
 
 // The queue that would have become active is not given any more.
-static void a_stream_that_cannot_continue_is_decided_again(void **state) {
+POOL_TEST(a_stream_that_cannot_continue_is_decided_again) {
     world w;
-    set_up(&w, state, 2, NULL);
+    set_up(&w, f, 2, NULL);
     give_slice(&w, 0);
     train(&w, 0);
     reef_stride_set_idle(&w.schedule.stride, 0, true);
@@ -217,11 +216,11 @@ static void a_stream_that_cannot_continue_is_decided_again(void **state) {
     tear_down(&w);
 }
 
-static void a_file_is_read_after_the_one_before_it(void **state) {
+POOL_TEST(a_file_is_read_after_the_one_before_it) {
     world w;
     uint8_t *at = NULL;
     size_t room = 0;
-    set_up(&w, state, 0, &FILE_KIND);
+    set_up(&w, f, 0, &FILE_KIND);
     reef_schedule_release(&w.schedule);
     w.inputs[w.count] = w.inputs[0];
     snprintf(w.inputs[w.count++].name, REEF_INPUT_NAME_BYTES_MAX, "second");
@@ -240,9 +239,9 @@ static void a_file_is_read_after_the_one_before_it(void **state) {
 
 // Killed after decisions and before a commit: at the same positions the same is decided, and
 // nothing else.
-static void decisions_survive_a_crash(void **state) {
+POOL_TEST(decisions_survive_a_crash) {
     world w;
-    set_up(&w, state, 2, NULL);
+    set_up(&w, f, 2, NULL);
     give_slice(&w, 0);
     give_slice(&w, 1);
     train(&w, 0);
@@ -286,9 +285,9 @@ static void decisions_survive_a_crash(void **state) {
 
 // A queue becomes active while another one is in the middle of its slice. After a crash that one
 // may have more at once, and the same is still decided at the same position.
-static void a_decision_within_a_slice_survives_a_crash(void **state) {
+POOL_TEST(a_decision_within_a_slice_survives_a_crash) {
     world w;
-    set_up(&w, state, 2, NULL);
+    set_up(&w, f, 2, NULL);
     sit_out(&w);
     train(&w, 0);
     train(&w, 0);
@@ -314,9 +313,9 @@ static void a_decision_within_a_slice_survives_a_crash(void **state) {
 
 // It was skipped, as when bytes that cannot be read again were trained out of order at a stop: an
 // idle queue does not wait for a position that never comes.
-static void a_decision_that_was_passed_by_is_forgotten(void **state) {
+POOL_TEST(a_decision_that_was_passed_by_is_forgotten) {
     world w;
-    set_up(&w, state, 2, NULL);
+    set_up(&w, f, 2, NULL);
     sit_out(&w);
     train(&w, 0);
     write_in_pool(
@@ -334,9 +333,9 @@ static void a_decision_that_was_passed_by_is_forgotten(void **state) {
     tear_down(&w);
 }
 
-static void decisions_that_cannot_be_made_again_are_forgotten(void **state) {
+POOL_TEST(decisions_that_cannot_be_made_again_are_forgotten) {
     world w;
-    set_up(&w, state, 2, NULL);
+    set_up(&w, f, 2, NULL);
     for (int i = 0; i < 3; i++) give_slice(&w, 0);
     give_slice(&w, 1);
     train(&w, 0);
@@ -365,9 +364,9 @@ static void decisions_that_cannot_be_made_again_are_forgotten(void **state) {
     tear_down(&w);
 }
 
-static void files_are_a_queue_that_ends(void **state) {
+POOL_TEST(files_are_a_queue_that_ends) {
     world w;
-    set_up(&w, state, 1, &FILE_KIND);
+    set_up(&w, f, 1, &FILE_KIND);
     for (int i = 0; i < 3; i++) give_slice(&w, 0);
     give(&w, 1, "the file\n");
     reef_queues_end(&w.schedule.queues, 1);
@@ -380,9 +379,9 @@ static void files_are_a_queue_that_ends(void **state) {
     tear_down(&w);
 }
 
-static void at_the_end_only_what_cannot_be_read_again_is_trained(void **state) {
+POOL_TEST(at_the_end_only_what_cannot_be_read_again_is_trained) {
     world w;
-    set_up(&w, state, 1, &STREAM_KIND);
+    set_up(&w, f, 1, &STREAM_KIND);
     give_slice(&w, 0);
     give_slice(&w, 0);
     give(&w, 1, "typed\n");
@@ -395,9 +394,9 @@ static void at_the_end_only_what_cannot_be_read_again_is_trained(void **state) {
 
 // A log's line and what was typed are never one line. More of the log than that line is left for
 // the next run.
-static void at_the_end_a_line_that_has_begun_is_finished_first(void **state) {
+POOL_TEST(at_the_end_a_line_that_has_begun_is_finished_first) {
     world w;
-    set_up(&w, state, 1, &STREAM_KIND);
+    set_up(&w, f, 1, &STREAM_KIND);
     give(&w, 0, "half of a line ");
     give(&w, 1, "typed\n");
     train(&w, 0);
@@ -410,9 +409,9 @@ static void at_the_end_a_line_that_has_begun_is_finished_first(void **state) {
     tear_down(&w);
 }
 
-static void at_the_end_a_line_is_not_finished_where_nothing_comes_after_it(void **state) {
+POOL_TEST(at_the_end_a_line_is_not_finished_where_nothing_comes_after_it) {
     world w;
-    set_up(&w, state, 1, &STREAM_KIND);
+    set_up(&w, f, 1, &STREAM_KIND);
     give(&w, 0, "half of a line ");
     train(&w, 0);
     give(&w, 0, "and the rest\n");
@@ -421,11 +420,11 @@ static void at_the_end_a_line_is_not_finished_where_nothing_comes_after_it(void 
     tear_down(&w);
 }
 
-static void places_are_kept(void **state) {
+POOL_TEST(places_are_kept) {
     world w;
     char *mark = NULL;
     uint64_t begin = 0;
-    set_up(&w, state, 1, NULL);
+    set_up(&w, f, 1, NULL);
     char name[256];
     memset(name, 'n', 255);
     name[255] = 0;
@@ -443,9 +442,9 @@ static void places_are_kept(void **state) {
     tear_down(&w);
 }
 
-static void a_mark_is_the_last_one_before_the_cursor(void **state) {
+POOL_TEST(a_mark_is_the_last_one_before_the_cursor) {
     world w;
-    set_up(&w, state, 1, NULL);
+    set_up(&w, f, 1, NULL);
     reef_queues *queues = &w.schedule.queues;
     for (uint64_t i = 0; i < 3; i++) {
         char text[8];
@@ -469,11 +468,11 @@ static void fill_with_mark(reef_queues *queues, uint64_t begin, size_t bytes) {
     reef_queues_fill(queues, 0, 10, begin, mark);
 }
 
-static void marks_that_wait_are_bounded(void **state) {
+POOL_TEST(marks_that_wait_are_bounded) {
     world w;
     uint8_t *at = NULL;
     size_t room = 0, marks = 0;
-    set_up(&w, state, 1, NULL);
+    set_up(&w, f, 1, NULL);
     reef_queues *queues = &w.schedule.queues;
     while (reef_queues_space(queues, 0, &at, &room)) fill_with_mark(queues, 10 * marks++, 300000);
     assert_int_equal(marks, 4);
@@ -486,11 +485,11 @@ static void marks_that_wait_are_bounded(void **state) {
 }
 
 // That of a directory with thousands of files may be as long as all that are kept usually.
-static void one_mark_may_be_of_any_length(void **state) {
+POOL_TEST(one_mark_may_be_of_any_length) {
     world w;
     uint8_t *at = NULL;
     size_t room = 0;
-    set_up(&w, state, 1, NULL);
+    set_up(&w, f, 1, NULL);
     reef_queues *queues = &w.schedule.queues;
     fill_with_mark(queues, 0, 2 * REEF_CHECKPOINT_BYTES_HIGH);
     assert_true(reef_queues_space(queues, 0, &at, &room));
@@ -503,25 +502,4 @@ static void one_mark_may_be_of_any_length(void **state) {
     tear_down(&w);
 }
 
-#define in_a_pool(test) cmocka_unit_test_setup_teardown(test, pool_setup, pool_teardown)
-
-TESTS(in_a_pool(an_empty_queue_is_waited_for),
-      in_a_pool(a_queue_that_is_empty_for_long_is_idle_until_it_has_bytes),
-      in_a_pool(an_empty_queue_is_waited_for_together),
-      in_a_pool(a_slice_makes_a_queue_active_at_once),
-      in_a_pool(a_line_that_has_begun_is_waited_for),
-      in_a_pool(a_queue_with_bytes_is_active_when_all_others_are_idle),
-      in_a_pool(a_stream_that_cannot_continue_is_decided_again),
-      in_a_pool(a_file_is_read_after_the_one_before_it),
-      in_a_pool(decisions_survive_a_crash),
-      in_a_pool(a_decision_within_a_slice_survives_a_crash),
-      in_a_pool(a_decision_that_was_passed_by_is_forgotten),
-      in_a_pool(decisions_that_cannot_be_made_again_are_forgotten),
-      in_a_pool(files_are_a_queue_that_ends),
-      in_a_pool(at_the_end_only_what_cannot_be_read_again_is_trained),
-      in_a_pool(at_the_end_a_line_that_has_begun_is_finished_first),
-      in_a_pool(at_the_end_a_line_is_not_finished_where_nothing_comes_after_it),
-      in_a_pool(places_are_kept),
-      in_a_pool(a_mark_is_the_last_one_before_the_cursor),
-      in_a_pool(marks_that_wait_are_bounded),
-      in_a_pool(one_mark_may_be_of_any_length))
+RUN_TESTS

@@ -66,7 +66,7 @@ static void step(world *w, size_t most) {
     reef_stride_took(&w->stride, at, share);
 }
 
-static void queue_share_by_weight(void **state) {
+PLAIN_TEST(queue_share_by_weight) {
     world w;
     set_up(&w, 3, (uint32_t[]){1, 3, 2});
     while (w.count < STREAM_BYTES) step(&w, 65536);
@@ -78,7 +78,7 @@ static void queue_share_by_weight(void **state) {
     tear_down(&w);
 }
 
-static void a_slice_ends_with_a_line(void **state) {
+PLAIN_TEST(a_slice_ends_with_a_line) {
     world w;
     size_t stride = 0, last = REEF_STRIDE_NONE;
     set_up(&w, 2, (uint32_t[]){1, 1});
@@ -95,7 +95,7 @@ static void a_slice_ends_with_a_line(void **state) {
     tear_down(&w);
 }
 
-static void a_line_without_an_end_is_cut(void **state) {
+PLAIN_TEST(a_line_without_an_end_is_cut) {
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1});
     memset(w.text[0], 'x', w.bytes[0]);
@@ -104,7 +104,7 @@ static void a_line_without_an_end_is_cut(void **state) {
     tear_down(&w);
 }
 
-static void a_slice_that_ends_at_a_newline_takes_no_more(void **state) {
+PLAIN_TEST(a_slice_that_ends_at_a_newline_takes_no_more) {
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1});
     memset(w.text[0], 'x', w.bytes[0]);
@@ -115,7 +115,7 @@ static void a_slice_that_ends_at_a_newline_takes_no_more(void **state) {
 }
 
 // The pieces in which bytes come, and saving and loading between any two of them, change nothing.
-static void the_stream_does_not_depend_on_its_pieces(void **state) {
+PLAIN_TEST(the_stream_does_not_depend_on_its_pieces) {
     world whole, cut;
     uint64_t seed = 5;
     const uint32_t weights[] = {2, 1, 7};
@@ -138,7 +138,7 @@ static void the_stream_does_not_depend_on_its_pieces(void **state) {
     tear_down(&cut);
 }
 
-static void an_idle_queue_does_not_catch_up(void **state) {
+PLAIN_TEST(an_idle_queue_does_not_catch_up) {
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1});
     reef_stride_set_idle(&w.stride, 0, true);
@@ -152,7 +152,7 @@ static void an_idle_queue_does_not_catch_up(void **state) {
     tear_down(&w);
 }
 
-static void a_slice_that_ends_early_counts(void **state) {
+PLAIN_TEST(a_slice_that_ends_early_counts) {
     world w;
     set_up(&w, 2, (uint32_t[]){2, 1});
     step(&w, 1000);
@@ -162,7 +162,7 @@ static void a_slice_that_ends_early_counts(void **state) {
 }
 
 // Made again after a crash, a decision comes before anybody was found.
-static void a_decision_comes_before_a_slice_that_has_not_begun(void **state) {
+PLAIN_TEST(a_decision_comes_before_a_slice_that_has_not_begun) {
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1});
     reef_stride_set_idle(&w.stride, 0, true);
@@ -176,7 +176,7 @@ static void a_decision_comes_before_a_slice_that_has_not_begun(void **state) {
     tear_down(&w);
 }
 
-static void no_queue_is_current_when_all_have_ended(void **state) {
+PLAIN_TEST(no_queue_is_current_when_all_have_ended) {
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1});
     step(&w, 100);
@@ -188,7 +188,7 @@ static void no_queue_is_current_when_all_have_ended(void **state) {
 }
 
 // A source that is new, and one that is gone.
-static void queue_may_come_and_go_between_runs(void **state) {
+PLAIN_TEST(queue_may_come_and_go_between_runs) {
     world before, after;
     reef_error err;
     set_up(&before, 2, (uint32_t[]){1, 1});
@@ -209,7 +209,7 @@ static void queue_may_come_and_go_between_runs(void **state) {
 
 // Files were read to their end early on, and in a later run there are more: neither they nor a
 // source that is new there make up for what the others gave meanwhile.
-static void an_ended_queue_does_not_catch_up_in_the_next_run(void **state) {
+PLAIN_TEST(an_ended_queue_does_not_catch_up_in_the_next_run) {
     world before, after;
     reef_error err;
     set_up(&before, 2, (uint32_t[]){1, 1});
@@ -233,7 +233,7 @@ static void an_ended_queue_does_not_catch_up_in_the_next_run(void **state) {
 
 // All that the run before knew sat out at its end: where they stand is where the stream is, all the
 // same.
-static void a_new_queue_does_not_hold_up_idle_ones(void **state) {
+PLAIN_TEST(a_new_queue_does_not_hold_up_idle_ones) {
     world before, after;
     reef_error err;
     set_up(&before, 2, (uint32_t[]){1, 1});
@@ -256,7 +256,7 @@ static void a_new_queue_does_not_hold_up_idle_ones(void **state) {
     tear_down(&after);
 }
 
-static void the_first_queue_back_does_not_catch_up_with_idle_ones(void **state) {
+PLAIN_TEST(the_first_queue_back_does_not_catch_up_with_idle_ones) {
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1});
     reef_stride_set_idle(&w.stride, 0, true);
@@ -271,7 +271,7 @@ static void the_first_queue_back_does_not_catch_up_with_idle_ones(void **state) 
     tear_down(&w);
 }
 
-static void what_was_not_saved_is_refused(void **state) {
+PLAIN_TEST(what_was_not_saved_is_refused) {
     static const char *const BAD[] = {
         "{}",
         "[]",
@@ -292,17 +292,4 @@ static void what_was_not_saved_is_refused(void **state) {
     }
 }
 
-TESTS(ALONE(queue_share_by_weight),
-      ALONE(a_slice_ends_with_a_line),
-      ALONE(a_line_without_an_end_is_cut),
-      ALONE(a_slice_that_ends_at_a_newline_takes_no_more),
-      ALONE(the_stream_does_not_depend_on_its_pieces),
-      ALONE(an_idle_queue_does_not_catch_up),
-      ALONE(a_slice_that_ends_early_counts),
-      ALONE(a_decision_comes_before_a_slice_that_has_not_begun),
-      ALONE(no_queue_is_current_when_all_have_ended),
-      ALONE(queue_may_come_and_go_between_runs),
-      ALONE(an_ended_queue_does_not_catch_up_in_the_next_run),
-      ALONE(a_new_queue_does_not_hold_up_idle_ones),
-      ALONE(the_first_queue_back_does_not_catch_up_with_idle_ones),
-      ALONE(what_was_not_saved_is_refused))
+RUN_TESTS

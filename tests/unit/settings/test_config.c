@@ -59,8 +59,9 @@ static void assert_origin(const reef_options *options, const char *name, const c
     assert_string_equal(reef_setting_origin(options, setting(name), text, sizeof(text)), origin);
 }
 
-static void every_setting_can_stand_in_the_file(void **state) {
-    config_fixture *f = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, setup, teardown, config_fixture *f)
+
+FIXTURE_TEST(every_setting_can_stand_in_the_file) {
     reef_options options;
     reef_error err = {0};
     write_config(f, "; a comment\n"
@@ -110,8 +111,7 @@ static void every_setting_can_stand_in_the_file(void **state) {
     reef_options_release(&options);
 }
 
-static void options_win_over_the_file_and_the_environment_is_not_read(void **state) {
-    config_fixture *f = *state;
+FIXTURE_TEST(options_win_over_the_file_and_the_environment_is_not_read) {
     reef_options options;
     reef_error err = {0};
     write_config(f, "[reefd]\npool = p\nsource = a\nsource = b\ncommit-seconds = 1\nstay = yes\n"
@@ -141,8 +141,7 @@ static void options_win_over_the_file_and_the_environment_is_not_read(void **sta
     reef_options_release(&options);
 }
 
-static void a_mistake_in_the_file_is_reported_with_its_line(void **state) {
-    config_fixture *f = *state;
+FIXTURE_TEST(a_mistake_in_the_file_is_reported_with_its_line) {
     char name[201];
     memset(name, 'x', sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
@@ -184,8 +183,7 @@ static void a_mistake_in_the_file_is_reported_with_its_line(void **state) {
     free(long_line);
 }
 
-static void a_wrong_value_is_reported_although_a_stronger_one_hides_it(void **state) {
-    config_fixture *f = *state;
+FIXTURE_TEST(a_wrong_value_is_reported_although_a_stronger_one_hides_it) {
     reef_options options;
     reef_error err = {0};
     const char *flags[] = {"--threads", "2", NULL};
@@ -195,8 +193,7 @@ static void a_wrong_value_is_reported_although_a_stronger_one_hides_it(void **st
     reef_options_release(&options);
 }
 
-static void a_file_that_is_none_is_refused(void **state) {
-    config_fixture *f = *state;
+FIXTURE_TEST(a_file_that_is_none_is_refused) {
     reef_options options;
     reef_error err = {0};
     assert_int_equal(parse(&options, f, NULL, &err), REEF_ERR_NOT_FOUND);
@@ -208,8 +205,7 @@ static void a_file_that_is_none_is_refused(void **state) {
     assert_int_equal(parse(&options, f, NULL, &err), REEF_ERR_INVALID);
 }
 
-static void a_mistake_is_reported_in_the_form_that_was_asked_for(void **state) {
-    config_fixture *f = *state;
+FIXTURE_TEST(a_mistake_is_reported_in_the_form_that_was_asked_for) {
     reef_options options;
     reef_error err = {0};
     write_config(f, "[reefd]\nthreads = 0\njson-log = yes\n"); // below the mistake
@@ -227,8 +223,7 @@ static void a_mistake_is_reported_in_the_form_that_was_asked_for(void **state) {
     reef_options_release(&options);
 }
 
-static void only_what_may_change_is_taken_over(void **state) {
-    config_fixture *f = *state;
+FIXTURE_TEST(only_what_may_change_is_taken_over) {
     reef_options before, after;
     reef_error err = {0};
     write_config(f, "[reefd]\npool = p\nstay = yes\n");
@@ -256,10 +251,4 @@ static void only_what_may_change_is_taken_over(void **state) {
     reef_options_release(&before);
 }
 
-TESTS(SET_UP(every_setting_can_stand_in_the_file),
-      SET_UP(options_win_over_the_file_and_the_environment_is_not_read),
-      SET_UP(a_mistake_in_the_file_is_reported_with_its_line),
-      SET_UP(a_wrong_value_is_reported_although_a_stronger_one_hides_it),
-      SET_UP(a_file_that_is_none_is_refused),
-      SET_UP(a_mistake_is_reported_in_the_form_that_was_asked_for),
-      SET_UP(only_what_may_change_is_taken_over))
+RUN_TESTS

@@ -17,7 +17,7 @@ static reef_status parse(reef_options *options, reef_error *err, const char *con
     return reef_options_parse(options, count, arguments, err);
 }
 
-static void options_have_their_documented_defaults(void **state) {
+PLAIN_TEST(options_have_their_documented_defaults) {
     reef_options options;
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source", "file:a"), REEF_OK);
@@ -33,7 +33,7 @@ static void options_have_their_documented_defaults(void **state) {
     assert_false(options.stay || options.json_log || options.quiet);
 }
 
-static void every_option_is_taken(void **state) {
+PLAIN_TEST(every_option_is_taken) {
     reef_options options;
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--pool=p", "--source", "a", "--source=-", "--threads",
@@ -53,7 +53,7 @@ static void every_option_is_taken(void **state) {
     assert_true(options.stay && options.json_log && options.quiet);
 }
 
-static void a_stay_needs_no_source(void **state) {
+PLAIN_TEST(a_stay_needs_no_source) {
     reef_options options;
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--pool", "p", "--stay"), REEF_OK);
@@ -61,7 +61,7 @@ static void a_stay_needs_no_source(void **state) {
     assert_non_null(strstr(err.message, "--source"));
 }
 
-static void help_and_version_need_nothing_else(void **state) {
+PLAIN_TEST(help_and_version_need_nothing_else) {
     reef_options options;
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--help", "--nonsense"), REEF_OK);
@@ -77,7 +77,7 @@ static void help_and_version_need_nothing_else(void **state) {
         assert_non_null(strstr(reef_options_help(), NAMES[i]));
 }
 
-static void what_is_refused_is_named(void **state) {
+PLAIN_TEST(what_is_refused_is_named) {
     static const struct {
         const char *arguments[4];
         const char *named;
@@ -115,7 +115,7 @@ static void what_is_refused_is_named(void **state) {
     }
 }
 
-static void too_many_sources_are_refused(void **state) {
+PLAIN_TEST(too_many_sources_are_refused) {
     static char *arguments[2 * REEF_INPUT_COUNT_MAX + 8];
     int count = 0;
     reef_options options;
@@ -133,7 +133,7 @@ static void too_many_sources_are_refused(void **state) {
     assert_int_equal(reef_options_parse(&options, count, arguments, &err), REEF_ERR_INVALID);
 }
 
-static void a_pattern_is_its_files_in_the_order_of_names(void **state) {
+PLAIN_TEST(a_pattern_is_its_files_in_the_order_of_names) {
     static reef_options options; // what a pattern becomes lives as long as the process
     reef_error err = {0};
     char folder[TEMP_DIR_BYTES], pattern[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];
@@ -165,7 +165,7 @@ static void a_pattern_is_its_files_in_the_order_of_names(void **state) {
     temp_dir_remove(folder);
 }
 
-static void a_pattern_that_fits_too_many_files_says_how_many(void **state) {
+PLAIN_TEST(a_pattern_that_fits_too_many_files_says_how_many) {
     reef_options options;
     reef_error err;
     char folder[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES], argument[TEMP_DIR_BYTES + 8];
@@ -193,7 +193,7 @@ static void a_pattern_that_fits_too_many_files_says_how_many(void **state) {
 }
 
 // What --check says may go into a log.
-static void settings_are_shown_without_passwords(void **state) {
+PLAIN_TEST(settings_are_shown_without_passwords) {
     reef_options options;
     reef_error err;
     assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source",
@@ -222,7 +222,7 @@ static void settings_are_shown_without_passwords(void **state) {
 }
 
 // It cannot be said which part of it is one.
-static void of_a_redis_url_that_is_none_nothing_is_shown(void **state) {
+PLAIN_TEST(of_a_redis_url_that_is_none_nothing_is_shown) {
     static const char *const URLS[] = {
         "redis://:sec/ret@host/events",  "redis://reef:sec?ret@host/events",
         "redis://reef:secret/s",         "redis://host/s?password=secret",
@@ -240,13 +240,4 @@ static void of_a_redis_url_that_is_none_nothing_is_shown(void **state) {
     free(shown);
 }
 
-TESTS(ALONE(options_have_their_documented_defaults),
-      ALONE(every_option_is_taken),
-      ALONE(a_stay_needs_no_source),
-      ALONE(help_and_version_need_nothing_else),
-      ALONE(what_is_refused_is_named),
-      ALONE(too_many_sources_are_refused),
-      ALONE(settings_are_shown_without_passwords),
-      ALONE(of_a_redis_url_that_is_none_nothing_is_shown),
-      ALONE(a_pattern_is_its_files_in_the_order_of_names),
-      ALONE(a_pattern_that_fits_too_many_files_says_how_many))
+RUN_TESTS

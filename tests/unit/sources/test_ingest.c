@@ -39,18 +39,18 @@ static void assert_text(reef_ingested out, const void *bytes, size_t count, uint
 
 // ---- text ---------------------------------------------------------------------------------------
 
-static void text_is_taken_as_it_is(void **state) {
+PLAIN_TEST(text_is_taken_as_it_is) {
     assert_text(parse(REEF_INGEST_TEXT, "a\nb\n", 4), "a\nb\n", 4, 2);
     assert_text(parse(REEF_INGEST_TEXT, "\n", 1), "\n", 1, 1);
     assert_text(parse(REEF_INGEST_TEXT, "a\r\n\0\xff\n", 6), "a\r\n\0\xff\n", 6, 2);
 }
 
-static void a_last_line_gets_its_end(void **state) {
+PLAIN_TEST(a_last_line_gets_its_end) {
     assert_text(parse(REEF_INGEST_TEXT, "a\nb", 3), "a\nb\n", 4, 2);
     assert_text(parse(REEF_INGEST_TEXT, "\0", 1), "\0\n", 2, 1);
 }
 
-static void a_batch_has_a_bound(void **state) {
+PLAIN_TEST(a_batch_has_a_bound) {
     size_t bytes = REEF_JOURNAL_BATCH_BYTES_MAX;
     char *text = malloc(bytes + 1);
     assert_non_null(text);
@@ -62,7 +62,7 @@ static void a_batch_has_a_bound(void **state) {
     free(text);
 }
 
-static void nothing_is_no_batch(void **state) {
+PLAIN_TEST(nothing_is_no_batch) {
     assert_refused(REEF_INGEST_TEXT, "", 0, "empty");
     assert_refused(REEF_INGEST_JSONL, "\n \n\t\r\n", 6, "empty");
 }
@@ -77,14 +77,14 @@ static void refused(const char *text, const char *file_entry) {
     assert_refused(REEF_INGEST_JSONL, text, strlen(text), file_entry);
 }
 
-static void texts_of_json_lines_are_lines(void **state) {
+PLAIN_TEST(texts_of_json_lines_are_lines) {
     assert_text(lines("{\"text\": \"a\\nb\"}\n\n{\"id\": 7, \"text\": \"c\\n\"}\r\n"), "a\nb\nc\n",
                 6, 2);
     assert_text(lines("{\"text\": \"\"}"), "\n", 1, 1);
     assert_text(lines("{\"text\": \"\\u0000\\u00e9\"}"), "\0\xc3\xa9\n", 4, 1);
 }
 
-static void a_bad_line_is_named_and_the_batch_refused(void **state) {
+PLAIN_TEST(a_bad_line_is_named_and_the_batch_refused) {
     refused("{\"text\": \"a\"}\n\n{\"text\": }\n", "line 3: no JSON");
     refused("{\"text\": \"a\"} {\"text\": \"b\"}\n", "line 1: no JSON");
     refused("{\"text\": \"a\", \"text\": \"b\"}\n", "line 1: no JSON");
@@ -95,9 +95,4 @@ static void a_bad_line_is_named_and_the_batch_refused(void **state) {
     refused("[\"a\"]\n", "line 1: no object such as {\"text\"");
 }
 
-TESTS(ALONE(text_is_taken_as_it_is),
-      ALONE(a_last_line_gets_its_end),
-      ALONE(a_batch_has_a_bound),
-      ALONE(nothing_is_no_batch),
-      ALONE(texts_of_json_lines_are_lines),
-      ALONE(a_bad_line_is_named_and_the_batch_refused))
+RUN_TESTS

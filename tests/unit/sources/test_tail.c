@@ -12,8 +12,9 @@
 
 // ---- one file -----------------------------------------------------------------------------------
 
-static void whole_lines_are_given_and_parts_of_lines_wait(void **state) {
-    world *w = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, world_new, world_remove, world *w)
+
+FIXTURE_TEST(whole_lines_are_given_and_parts_of_lines_wait) {
     write_lines(w, "app.log", 100);
     follow(w);
     pull_all(w);
@@ -29,8 +30,7 @@ static void whole_lines_are_given_and_parts_of_lines_wait(void **state) {
     assert_string_equal(w->words, "");
 }
 
-static void a_line_without_end_is_given_in_pieces(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_line_without_end_is_given_in_pieces) {
     size_t count = REEF_LINE_BYTES_MAX + 5000;
     char *line = malloc(count);
     memset(line, 'x', count);
@@ -47,8 +47,7 @@ static void a_line_without_end_is_given_in_pieces(void **state) {
     free(line);
 }
 
-static void a_file_that_is_not_there_is_waited_for(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_file_that_is_not_there_is_waited_for) {
     follow(w);
     assert_nothing_for(w, 3000); // longer than a rotation may take
     assert_string_equal(w->words, "source_waits ");
@@ -57,8 +56,7 @@ static void a_file_that_is_not_there_is_waited_for(void **state) {
     assert_string_equal(w->words, "source_waits source_back ");
 }
 
-static void a_file_that_is_removed_and_made_again_is_read_from_its_start(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_file_that_is_removed_and_made_again_is_read_from_its_start) {
     write_lines(w, "app.log", 10);
     follow(w);
     pull_all(w);
@@ -74,8 +72,7 @@ static void a_file_that_is_removed_and_made_again_is_read_from_its_start(void **
     assert_int_equal(count_words(w, "source_loss"), 0);
 }
 
-static void what_is_removed_unread_is_reported(void **state) {
-    world *w = *state;
+FIXTURE_TEST(what_is_removed_unread_is_reported) {
     write_lines(w, "app.log", 100);
     follow(w);
     pull_all(w);
@@ -90,8 +87,7 @@ static void what_is_removed_unread_is_reported(void **state) {
 }
 
 // No process has it open after a restart, so a scan that does not find it could take it for gone.
-static void a_file_missed_for_a_moment_is_not_gone(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_file_missed_for_a_moment_is_not_gone) {
     char away[TEMP_DIR_BYTES];
     temp_dir_join(away, w->folder, "away");
     assert_int_equal(mkdir(away, 0755), 0);
@@ -118,8 +114,7 @@ static void a_file_missed_for_a_moment_is_not_gone(void **state) {
     assert_int_equal(reef_tail_count(w->set), 2);
 }
 
-static void permission_may_be_lost_and_regained(void **state) {
-    world *w = *state;
+FIXTURE_TEST(permission_may_be_lost_and_regained) {
     write_lines(w, "app.log", 10);
     assert_int_equal(chmod(w->folder, 0777), 0);
     pid_t child = fork();
@@ -146,8 +141,7 @@ static void permission_may_be_lost_and_regained(void **state) {
 
 // ---- rotation by hand ---------------------------------------------------------------------------
 
-static void a_renamed_file_is_read_to_its_end_before_the_new_one(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_renamed_file_is_read_to_its_end_before_the_new_one) {
     write_lines(w, "app.log", 50);
     follow(w);
     pull_all(w);
@@ -163,8 +157,7 @@ static void a_renamed_file_is_read_to_its_end_before_the_new_one(void **state) {
     assert_string_equal(w->words, "");
 }
 
-static void a_last_line_without_end_gets_one_when_its_file_is_left(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_last_line_without_end_gets_one_when_its_file_is_left) {
     write_lines(w, "app.log", 5);
     write_name(w, "app.log", "cut in the mid");
     follow(w);
@@ -176,8 +169,7 @@ static void a_last_line_without_end_gets_one_when_its_file_is_left(void **state)
     assert_same_from_anywhere(w, false, w->path);
 }
 
-static void many_rotations_at_once_are_read_in_their_order(void **state) {
-    world *w = *state;
+FIXTURE_TEST(many_rotations_at_once_are_read_in_their_order) {
     write_lines(w, "app.log", 50);
     follow(w);
     pull_all(w);
@@ -201,8 +193,7 @@ static void many_rotations_at_once_are_read_in_their_order(void **state) {
     assert_string_equal(w->words, "");
 }
 
-static void a_cut_file_is_read_on_in_its_copy(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_cut_file_is_read_on_in_its_copy) {
     write_lines(w, "app.log", 50);
     follow(w);
     pull_all(w);
@@ -221,8 +212,7 @@ static void a_cut_file_is_read_on_in_its_copy(void **state) {
     assert_string_equal(w->words, "");
 }
 
-static void a_copy_that_stays_is_not_read_again(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_copy_that_stays_is_not_read_again) {
     write_lines(w, "app.log", 50);
     follow(w);
     pull_all(w);
@@ -233,8 +223,7 @@ static void a_copy_that_stays_is_not_read_again(void **state) {
     assert_string_equal(w->words, "");
 }
 
-static void a_cut_without_copy_is_reported(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_cut_without_copy_is_reported) {
     write_lines(w, "app.log", 50);
     follow(w);
     pull_all(w);
@@ -244,8 +233,7 @@ static void a_cut_without_copy_is_reported(void **state) {
     assert_string_equal(w->words, "source_loss ");
 }
 
-static void a_file_that_was_cut_in_its_middle_is_read_from_its_start(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_file_that_was_cut_in_its_middle_is_read_from_its_start) {
     write_lines(w, "app.log", 100);
     follow(w);
     pull_all(w);
@@ -259,8 +247,7 @@ static void a_file_that_was_cut_in_its_middle_is_read_from_its_start(void **stat
     assert_string_equal(w->words, "source_loss ");
 }
 
-static void packed_files_are_read_on(void **state) {
-    world *w = *state;
+FIXTURE_TEST(packed_files_are_read_on) {
     write_lines(w, "app.log", 50);
     follow(w);
     pull_all(w);
@@ -319,35 +306,34 @@ static void rotate_by(world *w, const char *how) {
     assert_string_equal(w->words, "");
 }
 
-static void logrotate_creates(void **state) {
-    rotate_by(*state, "create");
+TEST_WITH(logrotate_creates, world_new, world_remove, void *made) {
+    rotate_by(made, "create");
 }
 
-static void logrotate_copies_and_truncates(void **state) {
-    rotate_by(*state, "copytruncate");
+TEST_WITH(logrotate_copies_and_truncates, world_new, world_remove, void *made) {
+    rotate_by(made, "copytruncate");
 }
 
-static void logrotate_compresses_later(void **state) {
-    rotate_by(*state, "create\n    compress\n    delaycompress");
+TEST_WITH(logrotate_compresses_later, world_new, world_remove, void *made) {
+    rotate_by(made, "create\n    compress\n    delaycompress");
 }
 
-static void logrotate_compresses_at_once(void **state) {
-    rotate_by(*state, "create\n    compress");
+TEST_WITH(logrotate_compresses_at_once, world_new, world_remove, void *made) {
+    rotate_by(made, "create\n    compress");
 }
 
-static void logrotate_compresses_copies(void **state) {
-    rotate_by(*state, "copytruncate\n    compress\n    delaycompress");
+TEST_WITH(logrotate_compresses_copies, world_new, world_remove, void *made) {
+    rotate_by(made, "copytruncate\n    compress\n    delaycompress");
 }
 
-static void logrotate_names_by_date(void **state) {
-    rotate_by(*state, "create\n    dateext\n    dateformat -%Y%m%d-%s");
+TEST_WITH(logrotate_names_by_date, world_new, world_remove, void *made) {
+    rotate_by(made, "create\n    dateext\n    dateformat -%Y%m%d-%s");
 }
 
 // ---- read too late ------------------------------------------------------------------------------
 
 // Nothing is read while the trainer is behind: files rotated away meanwhile must still be read.
-static void files_that_are_deleted_while_nothing_is_read_are_kept(void **state) {
-    world *w = *state;
+FIXTURE_TEST(files_that_are_deleted_while_nothing_is_read_are_kept) {
     reef_error err = {0};
     follow(w);
     for (int i = 0; i < 10; i++) {
@@ -361,8 +347,7 @@ static void files_that_are_deleted_while_nothing_is_read_are_kept(void **state) 
 
 // A read pass is what was there when it began; the trainer may take hours for it, and asks again
 // and again.
-static void files_that_are_deleted_during_a_long_round_are_kept(void **state) {
-    world *w = *state;
+FIXTURE_TEST(files_that_are_deleted_during_a_long_round_are_kept) {
     w->room = 10;
     write_lines(w, "app.log", 50);
     follow(w);
@@ -380,8 +365,7 @@ static void files_that_are_deleted_during_a_long_round_are_kept(void **state) {
 
 // ---- what is refused ----------------------------------------------------------------------------
 
-static void what_cannot_be_followed_is_refused(void **state) {
-    world *w = *state;
+FIXTURE_TEST(what_cannot_be_followed_is_refused) {
     reef_error err = {0};
     assert_int_equal(reef_tail_open(&w->set, w->folder, false, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "dir:"));
@@ -390,8 +374,7 @@ static void what_cannot_be_followed_is_refused(void **state) {
     assert_int_equal(reef_tail_open(&w->set, "/no/such/*.log", true, &err), REEF_ERR_NOT_FOUND);
 }
 
-static void marks_of_others_are_refused(void **state) {
-    world *w = *state;
+FIXTURE_TEST(marks_of_others_are_refused) {
     const char *const marks[] = {
         "",
         "{}",
@@ -415,30 +398,4 @@ static void marks_of_others_are_refused(void **state) {
                      REEF_ERR_CORRUPT);
 }
 
-#define WORLD(test) cmocka_unit_test_setup_teardown(test, world_new, world_remove)
-
-TESTS(WORLD(whole_lines_are_given_and_parts_of_lines_wait),
-      WORLD(a_line_without_end_is_given_in_pieces),
-      WORLD(a_file_that_is_not_there_is_waited_for),
-      WORLD(a_file_that_is_removed_and_made_again_is_read_from_its_start),
-      WORLD(what_is_removed_unread_is_reported),
-      WORLD(a_file_missed_for_a_moment_is_not_gone),
-      WORLD(permission_may_be_lost_and_regained),
-      WORLD(a_renamed_file_is_read_to_its_end_before_the_new_one),
-      WORLD(a_last_line_without_end_gets_one_when_its_file_is_left),
-      WORLD(many_rotations_at_once_are_read_in_their_order),
-      WORLD(a_cut_file_is_read_on_in_its_copy),
-      WORLD(a_copy_that_stays_is_not_read_again),
-      WORLD(a_cut_without_copy_is_reported),
-      WORLD(a_file_that_was_cut_in_its_middle_is_read_from_its_start),
-      WORLD(packed_files_are_read_on),
-      WORLD(logrotate_creates),
-      WORLD(logrotate_copies_and_truncates),
-      WORLD(logrotate_compresses_later),
-      WORLD(logrotate_compresses_at_once),
-      WORLD(logrotate_compresses_copies),
-      WORLD(logrotate_names_by_date),
-      WORLD(files_that_are_deleted_while_nothing_is_read_are_kept),
-      WORLD(files_that_are_deleted_during_a_long_round_are_kept),
-      WORLD(what_cannot_be_followed_is_refused),
-      WORLD(marks_of_others_are_refused))
+RUN_TESTS

@@ -72,10 +72,11 @@ static int teardown(void **state) {
 
 // ---- a disk that fails --------------------------------------------------------------------------
 
+#define FIXTURE_TEST(name) TEST_WITH(name, world_new, teardown, world *w)
+
 // Found where the last line is looked for, and where bytes are given; both are tried again, and
 // said once.
-static void a_disk_that_fails_is_reported_once(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_disk_that_fails_is_reported_once) {
     write_lines(w, "app.log", 10000);
     follow(w);
     for (int where = 0; where < 2; where++) {
@@ -97,8 +98,7 @@ static void a_disk_that_fails_is_reported_once(void **state) {
 
 // Whether the file is still the same cannot be seen then: it is not taken for another, which would
 // be read again.
-static void a_beginning_that_cannot_be_read_is_no_new_file(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_beginning_that_cannot_be_read_is_no_new_file) {
     write_lines(w, "app.log", 1000);
     follow(w);
     pull_all(w);
@@ -120,8 +120,7 @@ static void a_beginning_that_cannot_be_read_is_no_new_file(void **state) {
 }
 
 // A log that is rotated while its disk fails: the file that has its bytes by then is not a new one.
-static void a_copy_that_cannot_be_read_is_no_new_file(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_copy_that_cannot_be_read_is_no_new_file) {
     write_lines(w, "app.log", 1000);
     follow(w);
     pull_all(w);
@@ -166,8 +165,7 @@ static void end_round_here(world *w) {
 }
 
 // Nothing says that it is broken, or another one, before all of it was seen.
-static void a_packed_file_that_cannot_be_read_is_waited_for(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_packed_file_that_cannot_be_read_is_waited_for) {
     write_lines(w, "app.log", 20000);
     command("mv '%s' '%s.1' && gzip '%s.1'", w->path, w->path, w->path);
     write_lines(w, "app.log", 10);
@@ -216,19 +214,12 @@ static void rotate_during(world *w, const char **moment_of) {
     assert_string_equal(w->words, "");
 }
 
-static void a_file_renamed_before_its_stat_keeps_its_position(void **state) {
-    rotate_during(*state, &moment_of_look);
+TEST_WITH(a_file_renamed_before_its_stat_keeps_its_position, world_new, teardown, void *made) {
+    rotate_during(made, &moment_of_look);
 }
 
-static void a_file_renamed_before_it_is_opened_keeps_its_position(void **state) {
-    rotate_during(*state, &moment_of_open);
+TEST_WITH(a_file_renamed_before_it_is_opened_keeps_its_position, world_new, teardown, void *made) {
+    rotate_during(made, &moment_of_open);
 }
 
-#define WORLD(test) cmocka_unit_test_setup_teardown(test, world_new, teardown)
-
-TESTS(WORLD(a_disk_that_fails_is_reported_once),
-      WORLD(a_beginning_that_cannot_be_read_is_no_new_file),
-      WORLD(a_copy_that_cannot_be_read_is_no_new_file),
-      WORLD(a_packed_file_that_cannot_be_read_is_waited_for),
-      WORLD(a_file_renamed_before_its_stat_keeps_its_position),
-      WORLD(a_file_renamed_before_it_is_opened_keeps_its_position))
+RUN_TESTS

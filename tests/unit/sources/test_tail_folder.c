@@ -5,8 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void a_folder_is_read_file_by_file(void **state) {
-    world *w = *state;
+#define FIXTURE_TEST(name) TEST_WITH(name, world_new, world_remove, world *w)
+
+FIXTURE_TEST(a_folder_is_read_file_by_file) {
     write_lines(w, "b", 10);
     await_other_time(20);
     write_lines(w, "a", 10);
@@ -35,8 +36,7 @@ static void a_folder_is_read_file_by_file(void **state) {
     assert_string_equal(w->words, "");
 }
 
-static void a_pattern_chooses_files_of_a_folder(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_pattern_chooses_files_of_a_folder) {
     char pattern[TEMP_DIR_BYTES];
     temp_dir_join(pattern, w->folder, "*.gz");
     open_at(w, pattern, true, 0);
@@ -61,8 +61,7 @@ static void make_bad_link(const world *w, const char *name) {
     make_link(w, name, target);
 }
 
-static void a_link_that_cannot_be_followed_hides_no_other_file(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_link_that_cannot_be_followed_hides_no_other_file) {
     make_bad_link(w, "bad");
     write_lines(w, "a", 10);
     make_link(w, "through", "a/file"); // a link to nothing is passed over without a word
@@ -76,8 +75,7 @@ static void a_link_that_cannot_be_followed_hides_no_other_file(void **state) {
     assert_string_equal(w->words, "source_denied source_back ");
 }
 
-static void a_link_that_no_pattern_fits_is_not_reported(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_link_that_no_pattern_fits_is_not_reported) {
     char pattern[TEMP_DIR_BYTES];
     temp_dir_join(pattern, w->folder, "*.log");
     make_bad_link(w, "bad");
@@ -87,8 +85,7 @@ static void a_link_that_no_pattern_fits_is_not_reported(void **state) {
     assert_string_equal(w->words, "");
 }
 
-static void a_file_whose_link_cannot_be_followed_is_not_gone(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_file_whose_link_cannot_be_followed_is_not_gone) {
     char away[TEMP_DIR_BYTES];
     temp_dir_join(away, w->folder, "away");
     assert_int_equal(mkdir(away, 0755), 0);
@@ -110,8 +107,7 @@ static void a_file_whose_link_cannot_be_followed_is_not_gone(void **state) {
 }
 
 // More trouble in one scan than the queue of events holds: the rest is counted.
-static void events_that_are_dropped_are_counted(void **state) {
-    world *w = *state;
+FIXTURE_TEST(events_that_are_dropped_are_counted) {
     char pattern[TEMP_DIR_BYTES];
     temp_dir_join(pattern, w->folder, "*.gz");
     command("cd '%s' && for i in $(seq 20); do echo not packed > $i.gz; done", w->folder);
@@ -124,8 +120,7 @@ static void events_that_are_dropped_are_counted(void **state) {
     assert_int_equal(count_words(w, "source_events"), 1);
 }
 
-static void a_cut_file_of_a_folder_is_read_on_in_its_copy(void **state) {
-    world *w = *state;
+FIXTURE_TEST(a_cut_file_of_a_folder_is_read_on_in_its_copy) {
     write_lines(w, "app.log", 50);
     follow_folder(w);
     pull_all(w);
@@ -138,8 +133,7 @@ static void a_cut_file_of_a_folder_is_read_on_in_its_copy(void **state) {
     assert_string_equal(w->words, "");
 }
 
-static void files_that_are_alike_are_all_read(void **state) {
-    world *w = *state;
+FIXTURE_TEST(files_that_are_alike_are_all_read) {
     follow_folder(w);
     for (int i = 0; i < 3; i++) {
         char name[16];
@@ -159,8 +153,10 @@ static int world_in_memory(void **state) {
     return world_new(state);
 }
 
-static void a_folder_may_hold_more_files_than_are_kept_open(void **state) {
-    world *w = *state;
+TEST_WITH(a_folder_may_hold_more_files_than_are_kept_open,
+          world_in_memory,
+          world_remove,
+          world *w) {
     for (int i = 0; i < REEF_DIR_FILES_MAX + 10; i++) {
         char name[16], line[32];
         snprintf(name, sizeof(name), "f%05d", i);
@@ -192,8 +188,10 @@ static void a_folder_may_hold_more_files_than_are_kept_open(void **state) {
 }
 
 // Links to nothing: such names are quick to make, and none is a file.
-static void a_folder_of_too_many_names_is_reported_and_read_once_some_are_gone(void **state) {
-    world *w = *state;
+TEST_WITH(a_folder_of_too_many_names_is_reported_and_read_once_some_are_gone,
+          world_in_memory,
+          world_remove,
+          world *w) {
     char name[16];
     write_lines(w, "a", 10);
     for (int i = 0; i < REEF_FOLDER_NAMES_MAX; i++) {
@@ -209,16 +207,4 @@ static void a_folder_of_too_many_names_is_reported_and_read_once_some_are_gone(v
     assert_string_equal(w->words, "source_away ");
 }
 
-#define WORLD(test) cmocka_unit_test_setup_teardown(test, world_new, world_remove)
-#define IN_MEMORY(test) cmocka_unit_test_setup_teardown(test, world_in_memory, world_remove)
-
-TESTS(WORLD(a_folder_is_read_file_by_file),
-      WORLD(a_pattern_chooses_files_of_a_folder),
-      WORLD(a_link_that_cannot_be_followed_hides_no_other_file),
-      WORLD(a_link_that_no_pattern_fits_is_not_reported),
-      WORLD(a_file_whose_link_cannot_be_followed_is_not_gone),
-      WORLD(events_that_are_dropped_are_counted),
-      WORLD(a_cut_file_of_a_folder_is_read_on_in_its_copy),
-      WORLD(files_that_are_alike_are_all_read),
-      IN_MEMORY(a_folder_may_hold_more_files_than_are_kept_open),
-      IN_MEMORY(a_folder_of_too_many_names_is_reported_and_read_once_some_are_gone))
+RUN_TESTS

@@ -93,25 +93,27 @@ static void read_all(replacement how) {
     }
 }
 
-static void a_file_made_in_the_place_of_a_removed_one_is_read_whole(void **state) {
+PLAIN_TEST(a_file_made_in_the_place_of_a_removed_one_is_read_whole) {
     read_all(REMOVED);
 }
 
-static void a_file_moved_over_another_is_read_whole(void **state) {
+PLAIN_TEST(a_file_moved_over_another_is_read_whole) {
     read_all(MOVED_OVER);
 }
 
-static void a_file_that_was_cut_and_written_again_is_read_whole(void **state) {
+PLAIN_TEST(a_file_that_was_cut_and_written_again_is_read_whole) {
     read_all(CUT);
 }
 
-static void a_file_copied_over_another_is_read_whole(void **state) {
+PLAIN_TEST(a_file_copied_over_another_is_read_whole) {
     read_all(COPIED_OVER);
 }
 
 // copytruncate with a writer that writes between the copy and the cut: its lines are nowhere.
-static void what_was_written_between_copy_and_cut_is_said_to_be_lost(void **state) {
-    world *w = *state;
+TEST_WITH(what_was_written_between_copy_and_cut_is_said_to_be_lost,
+          world_new,
+          world_remove,
+          world *w) {
     reef_error err = {0};
     write_lines(w, "app.log", 10);
     follow(w);
@@ -129,10 +131,4 @@ static void what_was_written_between_copy_and_cut_is_said_to_be_lost(void **stat
     assert_string_equal(w->words, "source_loss ");
 }
 
-TESTS(ALONE(a_file_made_in_the_place_of_a_removed_one_is_read_whole),
-      ALONE(a_file_moved_over_another_is_read_whole),
-      ALONE(a_file_that_was_cut_and_written_again_is_read_whole),
-      ALONE(a_file_copied_over_another_is_read_whole),
-      cmocka_unit_test_setup_teardown(what_was_written_between_copy_and_cut_is_said_to_be_lost,
-                                      world_new,
-                                      world_remove))
+RUN_TESTS
