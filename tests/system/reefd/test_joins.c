@@ -446,7 +446,8 @@ BOX_TEST(one_process_joins_nobody) {
     ends_with(box, run_ranks(box, 2, JOINING), "rank 0: its pool was at byte");
     // Copies of it start over.
     shell("cd many && rm -r rank-1 && cp -a rank-0 rank-1");
-    learn_by_ranks(box, 2, JOINING);
+    learn_by_ranks(box, 2, JOINING " --json-log");
+    assert_non_null(strstr(read_text(box->messages, NULL), "joins_anew"));
     assert_int_equal(joined_of(box, 1).record.rank, 1);
 }
 
