@@ -192,6 +192,8 @@ static joined joined_of(const sandbox *box, size_t rank) {
     ok(reef_kind_list_read(txn, &out.list, &err), &err);
     pool_close(store, txn);
     keep(out.kinds);
+    keep(out.list.kinds);
+    keep(out.list.visits);
     return out;
 }
 
