@@ -4,7 +4,7 @@ target_compile_definitions(reef_options INTERFACE _POSIX_C_SOURCE=200809L
     REEF_VERSION_TEXT="${PROJECT_VERSION}")
 target_compile_options(reef_options INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes
-    -Wmissing-prototypes -Wformat=2 -Wundef -Wcast-align
+    -Wmissing-prototypes -Werror=implicit-function-declaration -Wformat=2 -Wundef -Wcast-align
     $<$<C_COMPILER_ID:GNU>:-Wvla-larger-than=0>
     $<$<BOOL:${REEF_WERROR}>:-Werror>)
 # Asserts stay on in every build: CMake's release flavours would define NDEBUG.

@@ -1,5 +1,6 @@
 // See crew.h. What the ranks compare is crew_meet.c.
 #include "ranks_internal.h"
+#include "reef_system.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,6 @@
 
 #ifdef REEF_MPI
 #include "reef_mpi.h"
-#include "reef_system.h"
 #endif
 
 // What Open MPI's mpirun gives every process that it starts.

@@ -289,6 +289,7 @@ void reefd_discard(sandbox *box) {
 }
 
 int sandbox_stop(void **state) {
+    (void)reefd_tell(*state, "resume"); // a test that failed may have left it paused
     assert_trains_on_and_stops(*state);
     return sandbox_teardown(state);
 }

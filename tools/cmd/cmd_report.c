@@ -102,8 +102,8 @@ typedef reef_status (*take_named)(
 static reef_status read_named(
     report *r, const reef_cli_call *cli, const char *option, take_named take, reef_error *err) {
     size_t cursor = 0;
-    const char *text, *value;
-    char *name;
+    const char *text, *value = NULL;
+    char *name = NULL;
     reef_status status = REEF_OK;
     while (status == REEF_OK && (text = reef_cli_next(cli, option, &cursor))) {
         status = split(option, text, &name, &value, err);
