@@ -32,6 +32,14 @@ static bool open_is_unused(const reef_trainer *trainer) {
            trainer->kinds.current != open->generation;
 }
 
+// The last kind that began and is still one: generations behind it may continue older ones.
+static uint32_t last_kind(const reef_trainer *trainer) {
+    uint32_t kind = reef_open_generation(trainer)->info.generation;
+    while (kind > 0 && (!reef_is_kind(trainer, kind) || reef_kind_is_merged(trainer, kind, NULL)))
+        kind--;
+    return kind;
+}
+
 // The first batches of a new kind. Where there is no room for another, the last one that began
 // takes all that is strange, and the others stay clean.
 static reef_status begin_kind(reef_trainer *trainer, size_t count, size_t *steps, reef_error *err) {
@@ -45,8 +53,8 @@ static reef_status begin_kind(reef_trainer *trainer, size_t count, size_t *steps
                                    count * reef_batch_bytes(config), err);
     if (status != REEF_OK) return status;
     bool opened = unused || reef_open_generation(trainer)->info.generation != open;
-    trainer->kinds.current = reef_open_generation(trainer)->info.generation;
-    // Of a new kind only the first piece: what follows may be the next one already.
+    trainer->kinds.current = last_kind(trainer);
+    // Of a new kind only what is its own of the first piece: what follows may be the next one.
     return reef_pending_learn(trainer, trainer->kinds.current, opened ? first : count, steps, err);
 }
 

@@ -350,6 +350,25 @@ FIXTURE_TEST(where_there_is_no_room_none_follows) {
     assert_true(status_of(f).visited_bytes > TURN);
 }
 
+// The open generation is then not the one that the last kind began with.
+FIXTURE_TEST(where_no_kind_may_begin_the_last_one_takes_what_is_strange) {
+    choose(&f->config, "kinds_max", "2");
+    make_pool(f, 1);
+    feed_kind(f, 0, FIRST, 1);
+    feed_kind(f, 1, FIRST, 2);
+    feed_kind(f, 0, 2 * TURN, 3);
+    commit(f);
+    assert_int_equal(generation_of(f, 2).continues, 1);
+    feed_kind(f, 2, FIRST, 4);
+    for (int i = 0; i < 2; i++) {
+        commit(f);
+        assert_int_equal(status_of(f).kinds, 2);
+        assert_int_equal(status_of(f).kind, 1);
+        open_again(f, 1);
+    }
+    assert_sound(f);
+}
+
 FIXTURE_TEST(it_needs_a_net) {
     choose(&f->config, "net_share", "0");
     make_pool(f, 1);
