@@ -309,7 +309,7 @@ struct reef_input_counts;
  * inputs  NULL, or they are counted
  * chance  written: the product of the probabilities of its bits
  *
- * Returns false where the byte has to be read bit by bit.
+ * Returns false where the byte has to be read bit by bit. Otherwise what learns has learned it.
  */
 bool reef_predictor_read_expected(reef_predictor *p,
                                   uint8_t byte,

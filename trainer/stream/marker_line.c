@@ -20,8 +20,8 @@ void reef_marker_line_read(reef_marker_line *marker, const char *text, uint8_t b
         begin_line(marker);
     } else if (!marker->other && (uint8_t)text[marker->matched] == byte) {
         marker->matched++;
-        // One wrong byte makes it another line; the rest of it is skipped until its newline.
     } else {
+        // One wrong byte makes it another line; the rest of it is skipped until its newline.
         marker->other = true;
         marker->matched = 0;
     }

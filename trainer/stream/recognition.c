@@ -21,9 +21,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES 2048
+#define PIECE_BYTES 2048       // or a batch where that is longer: of it the first 4 KiB are scored
 #define DEFERRED_PIECES_MAX 96 // at so many the current kind learns them all
-_Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX, "a piece is scored as a whole");
+_Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX,
+               "a piece of short batches is scored as a whole");
 
 // Units of familiarity: NAT of them are a factor of e in the part of a text's contexts that is
 // known, in one order of contexts.

@@ -52,7 +52,8 @@ REEF_MUST_CHECK reef_status reef_recognise_piece(reef_trainer *trainer,
 
 /**
  * Piece `number` of those that were tested is learned by `kind`, the current one or the one of the
- * decision: how familiar the piece was to it counts for its level, unless the piece was strange.
+ * decision: how familiar the piece was to it counts for its level, unless the piece was strange
+ * and there was another kind to ask.
  */
 void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind);
 
