@@ -41,7 +41,7 @@ uint32_t reef_memory_table_max_log2(uint64_t bytes_max, reef_memory_table table)
 /** Bytes of the tables, the text and the mixers, as growth counts them; never above the bound. */
 uint64_t reef_memory_sizes_bytes(const reef_memory_sizes *sizes);
 
-/** The ring of the text: what it has room for now and at last, and what it holds. */
+/** The text ring of these sizes: its present and its largest capacity, and the bytes in it. */
 uint64_t reef_memory_text_capacity(const reef_memory_sizes *sizes);
 uint64_t reef_memory_text_bound(uint64_t bytes_max);
 uint64_t reef_memory_text_bytes(const reef_memory_sizes *sizes);

@@ -1,5 +1,5 @@
-// What computes. Of one PEER layer the caller's arrays go straight to the trainer of the pool, or to
-// the state that was opened; models of bytes are trained on a stream, and asked about texts.
+// What computes. Of one PEER layer the caller's arrays go straight to the trainer of the pool, or
+// to the state that was opened; models of bytes are trained on a stream, and asked about texts.
 #include "lib.h"
 
 // ---- one PEER layer -----------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 // linear score of hashed 1- to 4-grams, a causal mean over the stream, and a calibrated threshold.
 //
 // What always holds: a margin depends on the tokens of the stream up to it and on the gate, not on
-// how the stream is cut into calls. A fit is a function of its arguments alone; which windows are old
-// and which are new, and what happens when a gate fires, is the caller's business.
+// how the stream is cut into calls. A fit is a function of its arguments alone; which windows are
+// old and which are new, and what happens when a gate fires, is the caller's business.
 #include "reef_router.h"
 
 #include <assert.h>
@@ -387,8 +387,8 @@ static gate_calibration choose_decay(reef_gate *gate, const gate_views *views, f
     return best;
 }
 
-// The threshold of a gate that was fitted to all of the new data (views->seen) for its decay; returns
-// the share of old bytes that fire, in the reading in which more do.
+// The threshold of a gate that was fitted to all of the new data (views->seen) for its decay;
+// returns the share of old bytes that fire, in the reading in which more do.
 static double calibrate(reef_gate *gate, const gate_views *views, double share, float leak_max) {
     gate->threshold = leak_threshold(gate, views, leak_max);
     float settled = settled_mean(gate, views->seen, views->means);

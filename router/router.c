@@ -637,9 +637,9 @@ void reef_router_backward(const reef_router_shape *shape,
 
 // ---- usage --------------------------------------------------------------------------------------
 //
-// How many experts take part, and how evenly. Sums of scores are integers (fixed point), so they are
-// exact in any order. A score may round to 0 in fixed point; an expert counts as used when it was
-// chosen at all.
+// How many experts take part, and how evenly. Sums of scores are integers (fixed point), so they
+// are exact in any order. A score may round to 0 in fixed point; an expert counts as used when it
+// was chosen at all.
 
 // He 2024 section 3.3: z = z' / |z'|_1; unevenness = KL(z, uniform) = log N + sum z_i log z_i.
 void reef_usage_summarise(size_t expert_count, const reef_usage *usage, reef_usage_summary *out) {

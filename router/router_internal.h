@@ -111,7 +111,7 @@ pairs_outcome reef_pairs_choose(const pair_lists *lists,
                                 uint16_t *index_b,       // (topk) written
                                 float *scores);          // (topk) written
 
-// ---- coarse_list.c: the best sub-keys by coarse scores first, and exact ones of what they leave --
+// ---- coarse_list.c: the best sub-keys by coarse scores first, and exact ones of what they leave -
 
 /** What is left of one table for one query, whose rows and scores lie beside it. */
 typedef struct coarse_left {

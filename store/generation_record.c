@@ -172,8 +172,8 @@ reef_status reef_generation_put(reef_txn *txn,
 
 // ---- removing -----------------------------------------------------------------------------------
 //
-// All of a generation (rows, tensors, moments, flags, memory, visits and, of the open one, totals of
-// usage), or what it holds of one kind's visits.
+// All of a generation (rows, tensors, moments, flags, memory, visits and, of the open one, totals
+// of usage), or what it holds of one kind's visits.
 
 // Of one database; the generation's number is `skip` bytes into the key.
 static reef_status drop_records(

@@ -144,7 +144,8 @@ REEF_MUST_CHECK reef_status reef_last_commit_check(const char *path,
                                                    reef_error *err);
 
 /**
- * Write a record of meta, of at most 56 bytes, and its sum into databases that are open in no store.
+ * Write a record of meta, of at most 56 bytes, and its sum into databases that are open in no
+ * store.
  * Returns LMDB's code.
  */
 int reef_meta_put(MDB_txn *txn,

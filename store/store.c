@@ -1,5 +1,6 @@
-// Opening and closing a pool, which is work of environment.c, as a process's stores of one pool share
-// it; and making one as a whole or not at all: a new one, a copy, or a copy that is changed first.
+// Opening and closing a pool, which is work of environment.c, as a process's stores of one pool
+// share it; and making one as a whole or not at all: a new one, a copy, or a copy that is changed
+// first.
 //
 //   TO/               made, or found empty, or with what a process left that died at this
 //   TO/writer.lock    taken: nobody else makes a pool here

@@ -129,7 +129,7 @@ void reef_cursor_close(reef_cursor *cursor);
  */
 typedef struct reef_walk {
     reef_db db;
-    uint8_t from[REEF_SUM_KEY_BYTES_MAX]; // where it goes on
+    uint8_t from[REEF_SUM_KEY_BYTES_MAX]; // key to continue from
     size_t from_bytes;
     bool done;
     reef_key key; // of the record that was found, and its bytes with their header

@@ -1,6 +1,6 @@
-// What users type and no program takes: commands, options and settings that are gone, each with what
-// does its work now; and misspelt ones, with what they were meant to be. Shared by all that take
-// words, so that `reef`, `reefd` and libreef answer alike.
+// What users type and no program takes: commands, options and settings that are gone, each with
+// what does its work now; and misspelt ones, with what they were meant to be. Shared by all that
+// take words, so that `reef`, `reefd` and libreef answer alike.
 #ifndef REEF_GONE_H
 #define REEF_GONE_H
 

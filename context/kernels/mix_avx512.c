@@ -1,5 +1,5 @@
-// Kernels of mix_layer.h with vectors of 512 bits: the same bits as mix_scalar.c, since all is whole
-// numbers.
+// Kernels of mix_layer.h with vectors of 512 bits: the same bits as mix_scalar.c, since all is
+// whole numbers.
 #include "mix_layer.h"
 
 #include <immintrin.h>

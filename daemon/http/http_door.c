@@ -119,8 +119,8 @@ static reef_status check_directory(const char *path, reef_error *err) {
     snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
     if (access(directory, F_OK) == 0) return REEF_OK;
     return reef_fail(err, REEF_ERR_NOT_FOUND,
-                     "cannot listen on the control socket '%s': there is no directory '%s'", path,
-                     directory);
+                     "cannot listen on the control socket '%s': directory '%s' does not exist",
+                     path, directory);
 }
 
 static reef_status remove_stale(const struct sockaddr_un *address, reef_error *err) {

@@ -115,8 +115,8 @@ typedef struct reef_crew_result {
 /** Tell the others; then the caller does the same itself. `payload` may be NULL. */
 void reef_crew_tell(reef_crew *crew, reef_crew_order order, const void *payload, size_t bytes);
 /**
- * Have the trainers of all ranks do it: the others are told, and this one's does it. Without a crew
- * it alone. Errors: those of the call of reef_trainer.h.
+ * Carry out an order on every rank: tell the others, then apply it to this rank's trainer. Without
+ * a crew only this trainer is used. Errors: those of the function of reef_trainer.h.
  */
 REEF_MUST_CHECK reef_status reef_crew_do(reef_crew *crew,
                                          reef_trainer *trainer,

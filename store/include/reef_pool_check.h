@@ -71,8 +71,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_check(reef_store *store,
 
 /**
  * reef_store_check in a child process, which opens `path`: a signal there becomes REEF_ERR_CORRUPT
- * here; `also` runs there. Where `path` holds shards, each is checked so, counts are sums over them,
- * and findings begin with `rank-K: `. INVALID also: they are not one pool.
+ * here; `also` runs there. Where `path` holds shards, each is checked so, counts are sums over
+ * them, and findings begin with `rank-K: `. INVALID also: they are not one pool.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_verify(const char *path,
                                                        const reef_check_options *options,

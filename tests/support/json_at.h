@@ -31,13 +31,13 @@ static inline json_int_t integer(const json_t *json, const char *path) {
 
 static inline double number(const json_t *json, const char *path) {
     const json_t *value = json_at(json, path);
-    if (!json_is_number(value)) fail_msg("%s is no number", path);
+    if (!json_is_number(value)) fail_msg("%s is not a number", path);
     return json_number_value(value);
 }
 
 static inline const char *string(const json_t *json, const char *path) {
     const char *text = json_string_value(json_at(json, path));
-    if (text == NULL) fail_msg("%s is no text", path);
+    if (text == NULL) fail_msg("%s is not a string", path);
     return text;
 }
 
@@ -56,7 +56,7 @@ static inline bool is_null(const json_t *json, const char *path) {
 /** Of an array. */
 static inline size_t length(const json_t *json, const char *path) {
     const json_t *value = json_at(json, path);
-    if (!json_is_array(value)) fail_msg("%s is no array", path);
+    if (!json_is_array(value)) fail_msg("%s is not an array", path);
     return json_array_size(value);
 }
 

@@ -64,8 +64,8 @@ static inline int test_run(CMFixtureFunction make, CMFixtureFunction remove) {
 }
 
 /**
- * A test, which test_run will run: TEST_WITH(a_sentence, setup, teardown, pool *p) { .. }. `made` is
- * what the setup left in *state.
+ * A test, which test_run will run: TEST_WITH(a_sentence, setup, teardown, pool *p) { .. }. `made`
+ * is what the setup left in *state.
  */
 #define TEST_WITH(name, setup, teardown, made)                                                     \
     static void name##_body(made);                                                                 \

@@ -74,8 +74,8 @@ static reef_status report_dry_run(reef_cli_call *cli, const char *command, reef_
     return REEF_OK;
 }
 
-// Ask for it, unless for a dry run. *result (the caller's) is what is left to print for people; NULL
-// where all was said.
+// Ask for it, unless for a dry run. *result (the caller's) is what is left to print for people;
+// NULL where all was said.
 static reef_status request_daemon(reef_cli_call *cli,
                                   const char *command,
                                   json_t **result,

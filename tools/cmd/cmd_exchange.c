@@ -1,6 +1,6 @@
 // reef export pool, reef export model and reef import: a pool as a compact pool of its own; a state
-// of it as one file of tensors for other programs; and sealed generations of another pool, which join
-// this one.
+// of it as one file of tensors for other programs; and sealed generations of another pool, which
+// join this one.
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "commands.h"
@@ -52,7 +52,7 @@ const reef_cli_manual reef_export_model_manual = {
                "reef export model reef.pool first.safetensors --as-of 0",
 };
 
-// ---- export pool -------------------------------------------------------------------------------------
+// ---- export pool --------------------------------------------------------------------------------
 
 typedef struct copy_report {
     reef_commit commit;
@@ -134,7 +134,7 @@ reef_status reef_cmd_export_pool(reef_cli_call *cli, reef_error *err) {
         err);
 }
 
-// ---- export model ------------------------------------------------------------------------------------
+// ---- export model -------------------------------------------------------------------------------
 
 static json_t *model_json(const reef_model_file *file, const char *path) {
     return json_pack("{s:o, s:I, s:I, s:b, s:I, s:I, s:I, s:I}", "path", reef_cli_path(path),

@@ -285,8 +285,8 @@ static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *e
 static reef_status measure_pool(const reef_cli_call *cli, making *m, reef_error *err) {
     reef_cli_pool pool;
     reef_model *model = NULL;
-    // Read back, and not computed: what the pool holds is what counts. But the rows of all shards may
-    // be more than this machine has memory for: they were counted as they were made.
+    // Read back, and not computed: what the pool holds is what counts. But the rows of all shards
+    // may be more than this machine has memory for: they were counted as they were made.
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK && m->ranks == 1)
         status =

@@ -1,5 +1,5 @@
-// reef snapshot create, list, restore, remove and prune: keep states of a pool under a name; go back
-// to one, in a new pool or in the same one; and give them up, by name or by age.
+// reef snapshot create, list, restore, remove and prune: keep states of a pool under a name; go
+// back to one, in a new pool or in the same one; and give them up, by name or by age.
 #include "cli_transport.h"
 #include "commands.h"
 #include "reef_log.h"

@@ -1,5 +1,5 @@
-// reef timeline and reef plot loss: what happened to a pool, in order; and its loss over the stream,
-// in the terminal or as SVG.
+// reef timeline and reef plot loss: what happened to a pool, in order; and its loss over the
+// stream, in the terminal or as SVG.
 #include "chart.h"
 #include "cli_format.h"
 #include "cli_pool.h"

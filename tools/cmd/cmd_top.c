@@ -51,8 +51,8 @@ const reef_cli_manual reef_top_manual = {
 
 // ---- asking -------------------------------------------------------------------------------------
 //
-// A thread asks the daemon for its status, so that a terminal stays alive while a daemon does not. It
-// lasts as long as the process: what it waits for may never come.
+// A thread asks the daemon for its status, so that a terminal stays alive while a daemon does not.
+// It lasts as long as the process: what it waits for may never come.
 
 static struct {
     const char *pool, *socket; // words of the command line

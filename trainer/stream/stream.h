@@ -6,8 +6,8 @@
 //   pending.c       the first pending batches are learned
 //   recognition.h   which kind a piece is of, asking the candidates of candidates.h
 //
-// What a kind, the open kind, the current kind and a head are: kind_memories.h. What a boundary does:
-// boundary.h. Whose members these are: trainer_internal.h.
+// What a kind, the open kind, the current kind and a head are: kind_memories.h. What a boundary
+// does: boundary.h. Whose members these are: trainer_internal.h.
 #ifndef REEF_STREAM_H
 #define REEF_STREAM_H
 

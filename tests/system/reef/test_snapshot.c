@@ -116,8 +116,8 @@ WORLD_TEST(in_place_the_pool_itself_goes_back) {
     FAILS(64, "makes no sense", "snapshot", "restore", own.pool, "kept", w->missing, "--in-place");
 }
 
-// The timeline has so many steps of growth that are not undone, and of these kinds, each followed by
-// a space, events that are.
+// The timeline has so many steps of growth that are not undone, and of these kinds, each followed
+// by a space, events that are.
 static void expect_growth(const char *pool, size_t grown, const char *undone) {
     char *kinds = "";
     size_t i, seen = 0;

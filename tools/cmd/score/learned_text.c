@@ -131,10 +131,11 @@ static reef_status score_by_model(reef_model *model,
     return status;
 }
 
-// The last fifth of each memory's text, scored by a new memory that learned what lies before it: what
-// a memory has learned is no surprise to it. Windows of the reservoir are scored by the model itself,
-// all of them. `out` is what was scored, as parts of its own, also after an error, with the `bits` of
-// each byte; lines that were not scored are added to the scorer: scores of the others go by them.
+// The last fifth of each memory's text, scored by a new memory that learned what lies before it:
+// what a memory has learned is no surprise to it. Windows of the reservoir are scored by the model
+// itself, all of them. `out` is what was scored, as parts of its own, also after an error, with the
+// `bits` of each byte; lines that were not scored are added to the scorer: scores of the others go
+// by them.
 static reef_status score_text(const reef_learned_text *text,
                               reef_model *model,
                               bool frozen,
