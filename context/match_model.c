@@ -16,12 +16,12 @@ static uint32_t agreement(const reef_text_ring *text, uint64_t at) {
     return length;
 }
 
-static void follow(reef_match *match, const reef_text_ring *text, uint8_t byte, bool learns) {
+static void follow(reef_match *match, const reef_text_ring *text, uint8_t byte, bool remembers) {
     int known = 0;
     bool right = reef_text_at(text, match->at, &known) == byte && known;
     match->at++;
     // At the end of the memory's text it would go on in what this session read first.
-    if (!learns && text->base != NULL && match->at == text->begin) {
+    if (!remembers && text->base != NULL && match->at == text->begin) {
         match->follows = false;
         match->length = 0;
         return;
@@ -45,8 +45,8 @@ void reef_match_step(reef_match *match,
                      const reef_text_ring *text,
                      uint32_t shortest,
                      uint8_t byte,
-                     bool learns) {
-    if (match->follows) follow(match, text, byte, learns);
+                     bool remembers) {
+    if (match->follows) follow(match, text, byte, remembers);
     // Every byte is shifted by 64 / shortest bits a step, so it is gone after `shortest` of them.
     match->hash = match->hash * (0x2F0B4C47ull << 64 / shortest) + byte + 1;
     __builtin_prefetch(reef_lines_peek(index, entry_of(match, index) / POSITIONS_A_LINE));
@@ -55,13 +55,13 @@ void reef_match_step(reef_match *match,
 void reef_match_look_up(reef_match *match,
                         reef_lines *index,
                         const reef_text_ring *text,
-                        bool learns) {
+                        bool remembers) {
     size_t entry = entry_of(match, index), line = entry / POSITIONS_A_LINE;
     const uint32_t *seen = (const uint32_t *)(const void *)reef_lines_peek(index, line);
     uint32_t end = (uint32_t)text->end, position = seen[entry % POSITIONS_A_LINE];
     match->found = position == 0 ? 0 : text->end - (uint32_t)(end - position);
     if (match->found != 0) reef_text_prefetch(text, match->found - 1);
-    if (!learns) return;
+    if (!remembers) return;
     uint32_t *positions = (uint32_t *)(void *)reef_lines_at(index, line);
     positions[entry % POSITIONS_A_LINE] = end;
 }

@@ -31,19 +31,19 @@ typedef struct reef_match {
 
 /**
  * The text has one byte more, `byte`, at its end: follow the match, and ask for the entry of the
- * index that the last bytes have. `learns`: false follows none into a session's own text.
+ * index that the last bytes have. `remembers`: false follows none into a session's own text.
  */
 void reef_match_step(reef_match *match,
                      const reef_lines *index,
                      const reef_text_ring *text,
                      uint32_t shortest,
                      uint8_t byte,
-                     bool learns);
-/** Read that entry, ask for the text there, and enter the position. `learns`: false enters none. */
+                     bool remembers);
+/** Read that entry, ask for the text there and, where it `remembers`, enter the position. */
 void reef_match_look_up(reef_match *match,
                         reef_lines *index,
                         const reef_text_ring *text,
-                        bool learns);
+                        bool remembers);
 /** Follow what was found, where it agrees in `shortest` bytes and the present match does not. */
 void reef_match_take(reef_match *match, const reef_text_ring *text, uint32_t shortest);
 

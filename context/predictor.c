@@ -139,11 +139,15 @@ void reef_predictor_begin(reef_predictor *p) {
 }
 
 // A new context takes a cell. Of slots it opens one a nibble, or stores up to four.
+static reef_status reserve_trees(reef_predictor *p, reef_error *err) {
+    reef_status status = reef_lines_reserve(&p->cells, p->contexts, err);
+    return status == REEF_OK ? reef_lines_reserve(&p->slots, (size_t)6 * p->contexts, err) : status;
+}
+
 reef_status reef_predictor_reserve(reef_predictor *p, reef_error *err) {
     reef_status status = reef_text_reserve(&p->text, 1, err);
-    if (status == REEF_OK) status = reef_lines_reserve(&p->cells, p->contexts, err);
-    if (status == REEF_OK) status = reef_lines_reserve(&p->slots, (size_t)6 * p->contexts, err);
-    for (size_t k = 0; status == REEF_OK && k < REEF_MATCHES; k++)
+    if (status == REEF_OK && !p->frozen) status = reserve_trees(p, err);
+    for (size_t k = 0; status == REEF_OK && !p->alone && k < REEF_MATCHES; k++)
         status = reef_lines_reserve(&p->index[k], 1, err);
     if (status != REEF_OK || p->net_tokens == 0 || p->net != NULL) return status;
     p->net = malloc(sizeof(*p->net));
@@ -406,13 +410,12 @@ static void end_byte(reef_predictor *p) {
     reef_text_push(&p->text, byte);
     reef_position_step(&p->position, &p->text, byte);
     for (size_t k = 0; k < REEF_MATCHES; k++)
-        reef_match_step(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], byte,
-                        !p->frozen);
+        reef_match_step(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], byte, !p->alone);
     // The lines of the next byte are on their way while this one is learned.
     reef_trees_prefetch(p, p->next_hashes);
     if (!p->frozen) reef_trees_end_byte(p, byte);
     for (size_t k = 0; k < REEF_MATCHES; k++)
-        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, !p->frozen);
+        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, !p->alone);
     p->learned_bytes += !p->frozen;
     if (p->net_tokens > 0 && !p->frozen) p->net->bytes++;
     p->net_tokens = 0;
@@ -430,7 +433,7 @@ void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count) 
             p->matches[k].follows = false;
             p->matches[k].length = 0;
             reef_match_step(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], bytes[i],
-                            !p->frozen);
+                            !p->alone);
         }
     }
     if (count == 0) return;

@@ -206,7 +206,8 @@ typedef struct reef_predictor {
     reef_net_state *net;       // owned; NULL: no net has spoken yet
     uint32_t contexts, inputs; // in use: of a wide memory all
     uint64_t learned_bytes;
-    bool frozen;             // nothing learns
+    bool frozen;             // no table, count or weight learns
+    bool alone;              // and matches do not find what a session reads
     reef_trial_lines *trial; // no table is written, not even a view; NULL: they are
 
     // what the net says: of the byte in hand, how many tokens it has seen (0: it says nothing), and

@@ -11,7 +11,7 @@
 struct reef_memory_session {
     reef_predictor predictor;
     const reef_memory *memory;
-    bool adapts;
+    reef_memory_reading reading;
     bool copies_net; // the memory has met a net
     // Owned: copies of what the memory learned beside its tables. NULL: it has never learned
     reef_mix_state *state;
@@ -69,6 +69,12 @@ static reef_status prepare_byte(reef_memory_session *session, reef_error *err) {
     return status == REEF_OK ? reef_predictor_reserve(&session->predictor, err) : status;
 }
 
+// Does it take from the bytes to come what its reading allows?
+static void set_learning(reef_memory_session *session, bool learns) {
+    session->predictor.frozen = !learns || session->reading != REEF_READ_ADAPTING;
+    session->predictor.alone = !learns || session->reading == REEF_READ_ALONE;
+}
+
 static void begin(reef_memory_session *session) {
     reef_predictor *p = &session->predictor;
     const reef_predictor *from = &session->memory->predictor;
@@ -77,20 +83,20 @@ static void begin(reef_memory_session *session) {
     if (!session->copies_net) free(p->net); // the session's: its next text has met no net either
     p->net = from->net;
     p->learned_bytes = from->learned_bytes;
-    p->frozen = !session->adapts;
+    set_learning(session, true);
     reef_predictor_begin(p);
     session->inputs = (reef_input_counts){0};
 }
 
 reef_status reef_memory_session_open(reef_memory_session **out,
                                      const reef_memory *memory,
-                                     bool frozen,
+                                     reef_memory_reading reading,
                                      reef_error *err) {
     *out = NULL;
     reef_memory_session *session = calloc(1, sizeof(*session));
     if (session == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session");
     session->memory = memory;
-    session->adapts = !frozen;
+    session->reading = reading;
     reef_status status = make_views(session, err);
     if (status != REEF_OK) {
         reef_memory_session_close(session);
@@ -125,7 +131,7 @@ void reef_memory_session_reset(reef_memory_session *session) {
 
 void reef_memory_session_set_learning(reef_memory_session *session, bool learns) {
     assert(!session->predictor.begun);
-    session->predictor.frozen = !session->adapts || !learns;
+    set_learning(session, learns);
 }
 
 // ---- bit by bit ---------------------------------------------------------------------------------

@@ -271,12 +271,15 @@ reef_status reef_pool_open(reef_pool **out,
                          "pool %.100s cannot be opened for writing as of %.40s: earlier states are "
                          "for reading, and only `reef snapshot restore` goes back to one",
                          path, own.as_of);
+    if (own.frozen < REEF_READ_ADAPTING || own.frozen > REEF_READ_ALONE)
+        return reef_fail(err, REEF_ERR_INVALID, "frozen is %d, but must be 0, 1 or 2", own.frozen);
     reef_pool *pool = calloc(1, sizeof(*pool));
     if (pool == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
     pthread_mutex_init(&pool->lock, NULL);
     pool->pid = getpid();
-    pool->model_options = (reef_model_options){
-        .threads = own.threads, .memory_bytes = own.memory_bytes, .frozen = own.frozen != 0};
+    pool->model_options = (reef_model_options){.threads = own.threads,
+                                               .memory_bytes = own.memory_bytes,
+                                               .reading = (reef_memory_reading)own.frozen};
     reef_lib_caller caller;
     // Loading computes as well, so it needs the same locale and arithmetic as a call.
     take_caller(&caller);

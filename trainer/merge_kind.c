@@ -110,7 +110,7 @@ static reef_status cost_apart(const reef_memory *const *memories,
     assert(count <= REEF_RUNNING_MAX);
     *bits = 0.0;
     for (size_t k = 0; status == REEF_OK && k < count; k++)
-        status = reef_memory_session_open(&sessions[k], memories[k], false, err);
+        status = reef_memory_session_open(&sessions[k], memories[k], REEF_READ_ADAPTING, err);
     if (status == REEF_OK) status = read_apart(sessions, count, text, bits, err);
     for (size_t k = 0; k < count; k++) reef_memory_session_close(sessions[k]);
     return status;
@@ -122,7 +122,7 @@ static reef_status cost_together(const reef_memory *memory,
                                  double *bits,
                                  reef_error *err) {
     reef_memory_session *session = NULL;
-    reef_status status = reef_memory_session_open(&session, memory, false, err);
+    reef_status status = reef_memory_session_open(&session, memory, REEF_READ_ADAPTING, err);
     *bits = 0.0;
     for (size_t i = 0; status == REEF_OK && i < text->count; i++) {
         float surprise = 0.0f;

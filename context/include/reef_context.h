@@ -6,8 +6,8 @@
 // in whole numbers alone: the same bits on every CPU and with every kernel.
 //
 // A session reads a text over a memory that does not change. It adapts as it reads, in a
-// copy-on-write view, and forgets that at its end. So what it says is a function of the memory and
-// the text.
+// copy-on-write view, or only remembers the text for its matches, or not even that; and forgets all
+// of it at its end. So what it says is a function of the memory and the text.
 //
 // A net may say of each byte what it expects. That is one more input, present or absent byte by
 // byte, of a second layer with mixers of its own; what the memory learns does not depend on it.
@@ -218,23 +218,29 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_stored_stats(const void *header
 
 // ---- sessions -----------------------------------------------------------------------------------
 
+/** What a session takes from the text that it reads, to predict the rest of it. */
+typedef enum reef_memory_reading {
+    REEF_READ_ADAPTING, // all that a memory would: it learns the text
+    REEF_READ_FROZEN,   // no count, weight or table of contexts changes, but matches find the text
+    REEF_READ_ALONE,    // nothing: matches find only what the memory has learned
+} reef_memory_reading;
+
 /**
- * Begin to read a text. `frozen`: nothing adapts, not even to the text itself. The memory must
- * neither learn nor end before the session. Errors: NO_MEMORY. Threads: any number of sessions of
- * one memory at once, each used by one.
+ * Begin to read a text. The memory must neither learn nor end before the session. Errors:
+ * NO_MEMORY. Threads: any number of sessions of one memory at once, each used by one.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_memory_session_open(reef_memory_session **out,
                                                               const reef_memory *memory,
-                                                              bool frozen,
+                                                              reef_memory_reading reading,
                                                               reef_error *err);
 REEF_API void reef_memory_session_close(reef_memory_session *session); // accepts NULL
 /** As just opened, in the memory that it has. */
 REEF_API void reef_memory_session_reset(reef_memory_session *session);
 
 /**
- * Choose whether the session adapts to the bytes that it reads next. It does after
- * reef_memory_session_open and reef_memory_session_reset; a frozen session never does. Call it
- * between two bytes.
+ * Choose whether the session takes from the bytes that it reads next what its reading allows, or
+ * nothing. It does after reef_memory_session_open and reef_memory_session_reset. Call it between
+ * two bytes.
  */
 REEF_API void reef_memory_session_set_learning(reef_memory_session *session, bool learns);
 

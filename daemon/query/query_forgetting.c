@@ -154,7 +154,7 @@ static reef_status score_sample(reef_model *model, const column *of, double *out
 }
 
 // The row's model, which lives as long as the row. Also of now: the one that is served may be
-// older, and as frozen as the last question wanted it.
+// older, and reads as the last question wanted it.
 static reef_status open_row(reef_query_thread *queries,
                             reef_forgetting *f,
                             size_t row,

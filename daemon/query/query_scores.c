@@ -109,6 +109,19 @@ static size_t count_lines(const uint8_t *bytes, size_t count) {
     return lines;
 }
 
+// `frozen` of a request: an argument, or of a body false, true or "alone"; NULL: not given.
+static reef_status reading_of(const json_t *frozen, reef_memory_reading *out, reef_error *err) {
+    static const char *const WORDS[] = {"0", "1", "alone"};
+    const char *text = json_is_string(frozen)                    ? json_string_value(frozen)
+                       : json_is_true(frozen)                    ? "1"
+                       : json_is_false(frozen) || frozen == NULL ? "0"
+                                                                 : "";
+    for (*out = REEF_READ_ADAPTING; *out <= REEF_READ_ALONE; ++*out)
+        if (strcmp(text, WORDS[*out]) == 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "frozen is not 0, 1 or alone (in JSON false, true or \"alone\")");
+}
+
 reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_model *model;
     const reef_line_scorer *scorer;
@@ -123,9 +136,11 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
     if (lines > LINES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the body has %zu lines; at most %d are scored at once", lines, LINES_MAX);
-    uint64_t per_byte, frozen;
+    uint64_t per_byte;
+    reef_memory_reading reading;
     reef_status status = reef_query_count(query, "per_byte", 0, 0, 1, &per_byte, err);
-    if (status == REEF_OK) status = reef_query_count(query, "frozen", 0, 0, 1, &frozen, err);
+    if (status == REEF_OK)
+        status = reading_of(json_object_get(query->arguments, "frozen"), &reading, err);
     if (status == REEF_OK) status = model_of(queries, query, &model, err);
     if (status != REEF_OK) return status;
     float *bits = malloc(query->body_bytes * sizeof(*bits));
@@ -133,7 +148,7 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to score %zu bytes",
                          query->body_bytes);
     // The model is kept for the next query, which sets this again.
-    reef_model_set_frozen(model, frozen != 0);
+    reef_model_set_reading(model, reading);
     // The body is one text, and its gates read it as a stream.
     status = reef_model_score(model, query->body, query->body_bytes, bits, &score, NULL, NULL, err);
     if (status == REEF_OK) status = reef_model_line_scorer(model, &scorer, err);
@@ -157,7 +172,7 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
 typedef struct generation_request {
     const char *prompt;
     size_t prompt_bytes, count;
-    bool frozen;
+    reef_memory_reading reading;
     bool stream; // the bytes go out as they are produced
     reef_sampling sampling;
 } generation_request;
@@ -235,7 +250,7 @@ static reef_status generate(reef_query_thread *queries,
     spoken to = {.queries = queries, .query = query};
     reef_sampling sampling = asked->sampling;
     // The model is kept for the next query, which sets this again.
-    reef_model_set_frozen(model, asked->frozen);
+    reef_model_set_reading(model, asked->reading);
     // Streaming sends every character as it is drawn.
     if (asked->stream) {
         sampling.on_byte = on_byte;
@@ -264,9 +279,10 @@ static reef_status parse_generation(json_t *body, generation_request *asked, ree
     json_error_t why;
     json_int_t count = GENERATE_BYTES_DEFAULT, seed = 1;
     double temperature = 1, top_p = 1;
-    int stream = 0, frozen = 0;
+    int stream = 0;
+    json_t *frozen = NULL; // part of the body
     // All parameters at once, each with its default; unknown ones are refused.
-    if (json_unpack_ex(body, &why, JSON_STRICT, "{s:s%, s?I, s?I, s?F, s?F, s?b, s?b}", "prompt",
+    if (json_unpack_ex(body, &why, JSON_STRICT, "{s:s%, s?I, s?I, s?F, s?F, s?b, s?o}", "prompt",
                        &asked->prompt, &asked->prompt_bytes, "bytes", &count, "seed", &seed,
                        "temperature", &temperature, "top_p", &top_p, "stream", &stream, "frozen",
                        &frozen))
@@ -283,11 +299,12 @@ static reef_status parse_generation(json_t *body, generation_request *asked, ree
         return reef_fail(err, REEF_ERR_INVALID,
                          "temperature %g is not in [0, 100], or top_p %g not in (0, 1]",
                          temperature, top_p);
+    reef_status status = reading_of(frozen, &asked->reading, err);
+    if (status != REEF_OK) return status;
     // Of no share at all generation makes the whole.
     float share = fmaxf((float)top_p, FLT_MIN);
     asked->count = (size_t)count;
     asked->stream = stream;
-    asked->frozen = frozen;
     asked->sampling =
         (reef_sampling){.seed = (uint64_t)seed, .temperature = (float)temperature, .top_p = share};
     return REEF_OK;

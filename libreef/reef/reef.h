@@ -115,8 +115,9 @@ typedef struct reef_pool_options {
     uint32_t threads;  /* that compute; 0: one per core */
     /* Bytes that the process may use; rows of larger pools are read in place. 0: the machine's */
     uint64_t memory_bytes;
-    /* 1: context memories do not adapt to the texts that are evaluated and continued; 0: they do,
-     * within each text. Pools without them have nothing that adapts. */
+    /* 0: context memories adapt to each text that is evaluated or continued, within it; 1: no count
+     * and no weight changes, but matches find what the text said before; 2: nor do they, so that
+     * what was learned alone answers. Pools without them read the same with each. */
     int32_t frozen;
 } reef_pool_options;
 

@@ -242,17 +242,23 @@ def create_layer(path, d_model, *, heads=0, topk=0, d_key=0, side=0, side_new=0,
     return _open(path, opening)
 
 
+_READINGS = {False: 0, True: 1, "alone": 2}
+
+
 def open(path, *, write=False, as_of=None, threads=0, memory_bytes=0, frozen=False):
     """Open a pool: a ``Layer`` or a ``Model``, by what it holds.
 
     Read without ``write``, as of now, of a generation (``as_of=0``) or of a snapshot by name; the state stays as
     it is whatever a writer does. A writer sees what it trained.
 
-    Context memories adapt to each text that is evaluated or continued, and forget it afterwards; not with
-    ``frozen``. Pools without them have nothing that adapts.
+    Context memories adapt to each text that is evaluated or continued, and forget it afterwards. With ``frozen``
+    no count and no weight of theirs changes, but matches find what the text said before; with ``frozen="alone"``
+    what was learned alone answers. Pools without them have nothing that adapts.
     """
+    if frozen not in _READINGS:
+        raise InvalidError(f"frozen is {frozen!r}; it must be False, True or 'alone'")
     return _open(path, _c.PoolOptions(write=bool(write), as_of=_optional("as_of", as_of), threads=threads,
-                                      memory_bytes=memory_bytes, frozen=bool(frozen)))
+                                      memory_bytes=memory_bytes, frozen=_READINGS[frozen]))
 
 
 def _open(path, options):

@@ -57,16 +57,20 @@ def test_a_model_learns_from_an_iterator_and_keeps_what_was_sealed(tmp_path):
         assert [g.sealed for g in pool.generations] == [True, False]
 
 
-def test_frozen_context_memories_do_not_adapt(tmp_path):
+def test_frozen_context_memories_do_not_adapt_and_find_what_a_text_said(tmp_path):
     text = b"Q%7 never seen before, " * 12
     with reef.create(tmp_path / "pool", **{**SMALL, "context_memory": "4M"}) as pool:
         pool.train(TEXT)
         pool.commit()
         adapts = pool.evaluate(text).bits
-    with reef.open(tmp_path / "pool") as pool, reef.open(tmp_path / "pool", frozen=True) as frozen:
-        assert pool.evaluate(text).bits == adapts < frozen.evaluate(text).bits
+    with reef.open(tmp_path / "pool") as pool, reef.open(tmp_path / "pool", frozen=True) as frozen, \
+            reef.open(tmp_path / "pool", frozen="alone") as alone:
+        assert pool.evaluate(text).bits == adapts < frozen.evaluate(text).bits < alone.evaluate(text).bits
         assert pool.evaluate(text).bits == adapts
         assert len(frozen.generate(b"Q%7 ", 20)) == 20
+    for wrong in "yes", 2, None:
+        with pytest.raises(reef.InvalidError, match="frozen"):
+            reef.open(tmp_path / "pool", frozen=wrong)
 
 
 def test_how_the_stream_is_cut_changes_nothing(tmp_path):

@@ -6,8 +6,8 @@
 #include "cli_format.h"
 #include "cli_progress.h"
 #include "lab.h"
-#include "reef_system.h"
 #include "reef_context.h"
+#include "reef_system.h"
 
 #include <errno.h>
 #include <math.h>
@@ -28,10 +28,12 @@ static const reef_cli_option OPTIONS[] = {
 const reef_cli_manual reef_lab_context_manual = {
     .about =
         "For every pair of files a new context memory learns the beginning of TRAIN in one pass,\n"
-        "and then reads the beginning of HELD twice: in a session that adapts as it reads, and in\n"
-        "one that is frozen. Printed are the bits per byte of all three passes, the speed of\n"
-        "learning and reading in CPU time of one thread, how many lines of its tables, of 64\n"
-        "bytes, a learned byte reads, and the space that it takes. The last row has the means.",
+        "and then reads the beginning of HELD three times: in a session that adapts as it reads,\n"
+        "in one that is frozen, and in one that is frozen and alone. Printed are the bits per "
+        "byte\n"
+        "of all passes, the speed of learning and reading in CPU time of one thread, how many\n"
+        "lines of its tables, of 64 bytes, a learned byte reads, and the space that it takes. The\n"
+        "last row has the means.",
     .options = OPTIONS,
     .example = "reef-lab context notes.txt held.txt\n"
                "reef-lab context notes.txt held.txt code.c held.c --rounds 3 --json",
@@ -40,7 +42,8 @@ const reef_cli_manual reef_lab_context_manual = {
 #define FIGURE_LIST(X)                                                                             \
     X(first_pass_bits_per_byte) /* while it learns */                                              \
     X(held_out_bits_per_byte)   /* of a session that adapts */                                     \
-    X(frozen_bits_per_byte)     /* of one that does not */                                         \
+    X(frozen_bits_per_byte)     /* of one that only finds again what it read */                    \
+    X(alone_bits_per_byte)      /* of one that takes nothing from it */                            \
     X(learn_bytes_per_s)                                                                           \
     X(read_bytes_per_s) /* of the session that adapts */                                           \
     X(lines_per_byte)                                                                              \
@@ -124,12 +127,12 @@ static reef_status feed(context *c,
 static reef_status read_held(context *c,
                              const text *one,
                              reef_memory *memory,
-                             bool frozen,
+                             reef_memory_reading reading,
                              double *bits_per_byte,
                              double *seconds,
                              reef_error *err) {
     reef_memory_session *session = NULL;
-    reef_status status = reef_memory_session_open(&session, memory, frozen, err);
+    reef_status status = reef_memory_session_open(&session, memory, reading, err);
     if (status == REEF_OK)
         status = feed(c, memory, session, one->held_bytes, one->held, bits_per_byte, seconds, err);
     reef_memory_session_close(session);
@@ -155,10 +158,14 @@ static reef_status measure_text(context *c, text *one, size_t round, reef_error 
                       &figures[first_pass_bits_per_byte], &one->learn_seconds[round], err);
     if (status == REEF_OK) weigh(memory, figures);
     if (status == REEF_OK)
-        status = read_held(c, one, memory, false, &figures[held_out_bits_per_byte],
+        status = read_held(c, one, memory, REEF_READ_ADAPTING, &figures[held_out_bits_per_byte],
                            &one->read_seconds[round], err);
     if (status == REEF_OK)
-        status = read_held(c, one, memory, true, &figures[frozen_bits_per_byte], &ignored, err);
+        status = read_held(c, one, memory, REEF_READ_FROZEN, &figures[frozen_bits_per_byte],
+                           &ignored, err);
+    if (status == REEF_OK)
+        status = read_held(c, one, memory, REEF_READ_ALONE, &figures[alone_bits_per_byte], &ignored,
+                           err);
     reef_memory_free(memory);
     return status;
 }
@@ -167,7 +174,7 @@ static reef_status measure(context *c, reef_error *err) {
     uint64_t all = 0;
     reef_status status = REEF_OK;
     for (size_t i = 0; i < c->text_count; i++)
-        all += c->texts[i].train_bytes + 2 * c->texts[i].held_bytes;
+        all += c->texts[i].train_bytes + 3 * c->texts[i].held_bytes;
     reef_cli_progress_start(&c->progress, "context memory", c->rounds * all, "B");
     for (size_t round = 0; round < c->rounds; round++)
         for (size_t i = 0; i < c->text_count && status == REEF_OK; i++)
@@ -193,6 +200,7 @@ static void print_row(reef_cli_table *table, const char *name, const double *fig
     reef_cli_table_cell(table, "%.3f", figures[first_pass_bits_per_byte]);
     reef_cli_table_cell(table, "%.3f", figures[held_out_bits_per_byte]);
     reef_cli_table_cell(table, "%.3f", figures[frozen_bits_per_byte]);
+    reef_cli_table_cell(table, "%.3f", figures[alone_bits_per_byte]);
     reef_cli_table_cell(table, "%.0f", 1e-3 * figures[learn_bytes_per_s]);
     reef_cli_table_cell(table, "%.0f", 1e-3 * figures[read_bytes_per_s]);
     reef_cli_table_cell(table, "%.1f", figures[lines_per_byte]);
@@ -201,10 +209,10 @@ static void print_row(reef_cli_table *table, const char *name, const double *fig
 }
 
 static void print(const context *c) {
-    static const char *const HEADING[] = {"bits per byte", "first pass", "held out",
-                                          "frozen",        "learn kB/s", "read kB/s",
-                                          "lines a byte",  "memory",     "cells used, %"};
-    reef_cli_table *table = reef_cli_table_new("<>>>>>>>>", HEADING);
+    static const char *const HEADING[] = {
+        "bits per byte", "first pass", "held out",     "frozen", "alone",
+        "learn kB/s",    "read kB/s",  "lines a byte", "memory", "cells used, %"};
+    reef_cli_table *table = reef_cli_table_new("<>>>>>>>>>", HEADING);
     for (size_t i = 0; i < c->text_count; i++)
         print_row(table, c->texts[i].name, c->texts[i].figures);
     print_row(table, "mean", c->mean);

@@ -20,9 +20,10 @@ static inline void learn(reef_memory *memory,
     must(reef_memory_learn(memory, bytes, count, net, bits, &why));
 }
 
-static inline reef_memory_session *open_session(const reef_memory *memory, bool frozen) {
+static inline reef_memory_session *open_session(const reef_memory *memory,
+                                                reef_memory_reading reading) {
     reef_memory_session *session = NULL;
-    must(reef_memory_session_open(&session, memory, frozen, &why));
+    must(reef_memory_session_open(&session, memory, reading, &why));
     return session;
 }
 

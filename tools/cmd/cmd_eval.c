@@ -38,10 +38,12 @@ const reef_cli_manual reef_eval_manual = {
         "negative of backward transfer).\n"
         "\n"
         "In a pool with context memories these adapt to each file as they read it, and forget it\n"
-        "afterwards. With --frozen they do not; other pools have nothing that adapts, and read\n"
-        "the same with it. --verbose also prints what each input of their mixers was worth in a\n"
-        "file, by its part of the log odds, and in which share of the bytes it had something to\n"
-        "say; \"net\" is the net.\n"
+        "afterwards. With --frozen they do not: as in a language model that has been trained no\n"
+        "count and no weight changes, and what the file said before is context, where matches\n"
+        "find it. With --frozen=alone they do not find it either: what was learned alone answers.\n"
+        "Other pools have nothing that adapts, and read the same with it. --verbose also prints\n"
+        "what each input of their mixers was worth in a file, by its part of the log odds, and in\n"
+        "which share of the bytes it had something to say; \"net\" is the net.\n"
         "\n"
         "Which memory answers is a matter of gates, or with boundaries contexts of how well each\n"
         "predicted so far; then the last column has the shares of bytes that each answered, and\n"
@@ -231,6 +233,12 @@ static void draw_kinds(const reef_cli_call *cli,
     }
 }
 
+// What --frozen was, which opening the model has checked.
+static json_t *frozen_json(const reef_cli_call *cli) {
+    const char *text = reef_cli_text(cli, "frozen");
+    return text == NULL || text[0] == '\0' ? json_boolean(text != NULL) : json_string(text);
+}
+
 static reef_status reply_eval(reef_cli_call *cli,
                               const char *as_of,
                               const reef_cli_file *files,
@@ -249,10 +257,10 @@ static reef_status reply_eval(reef_cli_call *cli,
     for (size_t i = 0; i < cli->operand_count; i++)
         json_array_append_new(array, score_json(&files[i], &scores[i], generations));
     // `as_of` is repeated, so that a stored document says what it measured.
-    return reef_cli_reply(cli,
-                          json_pack("{s:s, s:b, s:o}", "as_of", as_of, "frozen",
-                                    reef_cli_text(cli, "frozen") != NULL, "files", array),
-                          err);
+    return reef_cli_reply(
+        cli,
+        json_pack("{s:s, s:o, s:o}", "as_of", as_of, "frozen", frozen_json(cli), "files", array),
+        err);
 }
 
 // Read all files. `list` is NULL without --kinds.

@@ -24,7 +24,7 @@ typedef struct reef_cli_call reef_cli_call;
 /** One option of one command. */
 typedef struct reef_cli_option {
     const char *name;  // without the dashes
-    const char *value; // what the value is called in help; NULL for a flag
+    const char *value; // what it is called in help; "[=WHAT]": it may lack; NULL for a flag
     const char *help;  // one line
 } reef_cli_option;
 

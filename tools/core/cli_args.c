@@ -76,10 +76,13 @@ static reef_status parse_options(reef_cli_call *cli,
     // The colon makes a missing value distinguishable.
     *end++ = ':';
     for (size_t i = 0; i < list->count; i++) {
-        bool valued = list->options[i].value != NULL;
+        const char *value = list->options[i].value;
+        bool valued = value != NULL;
         char letter = reef_cli_letter(list->options[i].name);
         table[i] = (struct option){.name = list->options[i].name,
-                                   .has_arg = valued ? required_argument : no_argument,
+                                   .has_arg = !valued           ? no_argument
+                                              : value[0] == '[' ? optional_argument
+                                                                : required_argument,
                                    // Above all characters, so that `val` tells both kinds apart.
                                    .val = 256 + (int)i};
         if (letter == '\0') continue;

@@ -30,9 +30,9 @@ static void print_wrapped(const char *text) {
 
 static void print_option(const reef_cli_option *option) {
     char letter = reef_cli_letter(option->name), before[] = {'-', letter, ',', ' ', '\0'};
-    bool valued = option->value != NULL;
+    const char *value = option->value != NULL ? option->value : "";
     char *left = reef_cli_format("  %s--%s%s%s", letter != '\0' ? before : "", option->name,
-                                 valued ? " " : "", valued ? option->value : "");
+                                 value[0] == '\0' || value[0] == '[' ? "" : " ", value);
     if (strlen(left) + 2 > HELP_COLUMN)
         printf("%s\n%*s", left, HELP_COLUMN, "");
     else

@@ -313,18 +313,27 @@ static void tell(const reef_cli_call *cli,
     free(pool);
 }
 
+static reef_status read_frozen(const reef_cli_call *cli,
+                               reef_memory_reading *out,
+                               reef_error *err) {
+    const char *text = reef_cli_text(cli, "frozen");
+    *out = text == NULL ? REEF_READ_ADAPTING : text[0] == '\0' ? REEF_READ_FROZEN : REEF_READ_ALONE;
+    if (*out != REEF_READ_ALONE || strcmp(text, "alone") == 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID, "--frozen is '%.64s', but must be alone or nothing",
+                     text);
+}
+
 reef_status reef_cli_model_open(reef_model **out,
                                 const reef_cli_call *cli,
                                 reef_store *store,
                                 const char *as_of,
                                 reef_error *err) {
-    const reef_model_options options = {.threads = cli->threads,
-                                        .memory_bytes = cli->memory_bytes,
-                                        .frozen = reef_cli_text(cli, "frozen") != NULL};
+    reef_model_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
     reef_kind_list kinds = {0};
     reef_cli_pool pool = {.store = store};
     size_t count;
-    reef_status status = reef_model_open(out, store, as_of, &options, err);
+    reef_status status = read_frozen(cli, &options.reading, err);
+    if (status == REEF_OK) status = reef_model_open(out, store, as_of, &options, err);
     if (status != REEF_OK) return status;
     const reef_lost_kind *lost = reef_model_lost_kinds(*out, &count);
     // Without the list they have no names, which is no reason to say nothing.

@@ -83,7 +83,11 @@ void reef_cli_input_order(const double *shares, size_t order[REEF_MEMORY_INPUTS_
             "a generation, a snapshot, a moment such as yesterday, or now (default: now)"          \
     }
 #define CLI_OPTION_FROZEN                                                                          \
-    { "frozen", NULL, "context memories do not adapt to what they read: the state alone answers" }
+    {                                                                                              \
+        "frozen", "[=alone]",                                                                      \
+            "context memories do not adapt to what they read, and only find again what it said "   \
+            "before; =alone: nor that"                                                             \
+    }
 
 #define CLI_FILE_BYTES_MAX ((size_t)1 << 30) // a text is held in memory as a whole
 
@@ -139,7 +143,7 @@ REEF_MUST_CHECK reef_status reef_cli_usage_summary(reef_cli_pool *pool,
                                                    reef_error *err);
 
 /**
- * Open a state as the command's options say. Kinds that are damaged are named on standard error,
+ * Open a state as the command's options say, --frozen among them. Kinds that are damaged are named on standard error,
  * and in the command's JSON as `lost_kinds`.
  */
 REEF_MUST_CHECK reef_status reef_cli_model_open(reef_model **out,

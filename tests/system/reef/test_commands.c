@@ -522,6 +522,7 @@ WORLD_TEST(mistakes_are_named_in_one_line_and_leave_everything_as_it_was) {
         {{"status", w->pool, "-q"}, 64, "unknown option '-q'"},
         {{"status", w->pool, "--json=1"}, 64, "takes no value"},
         {{"eval", w->pool, w->english, "--as-of"}, 64, "needs a value"},
+        {{"eval", w->pool, w->english, "--frozen=all"}, 64, "must be alone or nothing"},
         {{"status"}, 64, "no pool given"},
         {{"status", w->pool, "more"}, 64, "unexpected argument 'more'"},
         {{"eval", w->pool}, 64, "FILE"},

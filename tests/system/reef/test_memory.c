@@ -130,11 +130,14 @@ WORLD_TEST(frozen_memories_do_not_adapt) {
     char *pool = trained(w, "frozen");
     json_t *adapts = reef_json("eval", pool, w->code, "--as-of", "0", NULL);
     json_t *frozen = reef_json("eval", pool, w->code, "--as-of", "0", "--frozen", NULL);
+    json_t *alone = reef_json("eval", pool, w->code, "--as-of", "0", "--frozen=alone", NULL);
     json_t *again = reef_json("eval", pool, w->code, "--as-of", "0", NULL);
     assert_true(loss_of(adapts) < loss_of(frozen));
+    assert_true(loss_of(frozen) < loss_of(alone));
     assert_true(loss_of(adapts) == loss_of(again));
     assert_true(is_true(frozen, "frozen"));
     assert_false(is_true(adapts, "frozen"));
+    assert_string_equal(string(alone, "frozen"), "alone");
 
     // What the inputs were worth, the net among them.
     const json_t *inputs = json_at(adapts, "files.0.inputs");
@@ -154,6 +157,11 @@ WORLD_TEST(frozen_memories_do_not_adapt) {
     json_t *score = reef_json("score", pool, w->code, NULL);
     json_t *fixed = reef_json("score", pool, w->code, "--frozen", NULL);
     assert_true(number(score, "bits") < number(fixed, "bits"));
+    // Lines are judged alone.
+    alone = reef_json("eval", pool, w->code, "--frozen=alone", NULL);
+    assert_true(number(fixed, "bits") == number(alone, "files.0.bits"));
+    json_t *same_lines = reef_json("score", pool, w->code, "--frozen=alone", NULL);
+    assert_true(json_equal(same_lines, fixed));
     (void)reef_json("generate", pool, "--prompt", "int ", "--bytes", "20", "--frozen", NULL);
 
     program p = answers(0, "share %", "eval", pool, w->code, "--verbose", NULL);

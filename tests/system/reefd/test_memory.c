@@ -59,16 +59,18 @@ BOX_TEST(frozen_is_said_by_each_request) {
     reefd_snapshot(box, "then");
     double adapts = bits_of(box, "/v1/score?as_of=then", TEXT);
     double frozen = bits_of(box, "/v1/score?as_of=then&frozen=1", TEXT);
-    assert_true(adapts < frozen);
+    double alone = bits_of(box, "/v1/score?as_of=then&frozen=alone", TEXT);
+    assert_true(adapts < frozen && frozen < alone);
     // The model that is kept does not remember what was asked last.
     assert_true(bits_of(box, "/v1/score?as_of=then", TEXT) == adapts);
     assert_true(bits_of(box, "/v1/score?frozen=1&as_of=then", TEXT) == frozen);
     assert_true(bits_of(box, "/v1/score?as_of=then&frozen=0", TEXT) == adapts);
+    assert_true(bits_of(box, "/v1/score?as_of=then&frozen=alone", TEXT) == alone);
     assert_code(post(box, "/v1/score?frozen=yes", "", TEXT), 400);
 
     static const char *const BODIES[] = {
         "{\"prompt\": \"Q%7 Q%7 Q%7 Q\", \"bytes\": 40, \"temperature\": 0}",
-        "{\"prompt\": \"Q%7 Q%7 Q%7 Q\", \"bytes\": 40, \"temperature\": 0, \"frozen\": true}",
+        "{\"prompt\": \"Q%7 Q%7 Q%7 Q\", \"bytes\": 40, \"temperature\": 0, \"frozen\": \"alone\"}",
         "{\"prompt\": \"Q%7 Q%7 Q%7 Q\", \"bytes\": 40, \"temperature\": 0, \"frozen\": false}",
     };
     const char *texts[3]; // of one state
@@ -78,6 +80,7 @@ BOX_TEST(frozen_is_said_by_each_request) {
     assert_int_equal(strlen(texts[0]), 40);
     assert_string_not_equal(texts[0], texts[1]);
     assert_string_equal(texts[0], texts[2]);
+    assert_code(post(box, "/v1/generate", "", "{\"prompt\": \"a\", \"frozen\": true}"), 200);
     assert_code(post(box, "/v1/generate", "", "{\"prompt\": \"a\", \"frozen\": 1}"), 400);
     assert_trains_on_and_stops(box);
 }

@@ -28,9 +28,12 @@ static void read_text(reef_memory_session *session,
     must(reef_memory_session_read(session, bytes, count, NULL, bits, &why));
 }
 
-static void read_once(
-    const reef_memory *memory, bool frozen, const uint8_t *bytes, size_t count, float *bits) {
-    reef_memory_session *session = open_session(memory, frozen);
+static void read_once(const reef_memory *memory,
+                      reef_memory_reading reading,
+                      const uint8_t *bytes,
+                      size_t count,
+                      float *bits) {
+    reef_memory_session *session = open_session(memory, reading);
     read_text(session, bytes, count, bits);
     reef_memory_session_close(session);
 }
@@ -137,7 +140,7 @@ WORLD_TEST(cutting_the_stream_into_calls_changes_no_bit) {
 }
 
 WORLD_TEST(every_kernel_gives_the_same_bits) {
-    static float plain[LEARNED], plain_read[2][READ], bits[LEARNED], read[READ];
+    static float plain[LEARNED], plain_read[3][READ], bits[LEARNED], read[READ];
     const char *const names[] = {"scalar", "avx2", "avx512"}, *before = reef_kernels_name();
     reef_memory *first = NULL;
     for (size_t n = 0; n < sizeof(names) / sizeof(*names); n++) {
@@ -145,9 +148,9 @@ WORLD_TEST(every_kernel_gives_the_same_bits) {
         reef_memory *memory = new_memory(memory_bound);
         learn(memory, w->learned, LEARNED, NULL, n == 0 ? plain : bits);
         if (n > 0) assert_same_bits(plain, bits, LEARNED);
-        for (int frozen = 0; frozen < 2; frozen++) {
-            read_once(memory, frozen, w->read, READ, n == 0 ? plain_read[frozen] : read);
-            if (n > 0) assert_same_bits(plain_read[frozen], read, READ);
+        for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+            read_once(memory, reading, w->read, READ, n == 0 ? plain_read[reading] : read);
+            if (n > 0) assert_same_bits(plain_read[reading], read, READ);
         }
         if (n == 0) {
             first = memory;
@@ -194,7 +197,7 @@ WORLD_TEST(a_memory_without_a_byte_predicts_evenly) {
     uint8_t byte = 'a';
     float bits = 0;
     reef_memory *memory = new_memory(memory_bound);
-    read_once(memory, false, &byte, 1, &bits);
+    read_once(memory, REEF_READ_ADAPTING, &byte, 1, &bits);
     assert_true(fabsf(bits - 8.0f) < 0.1f);
     reef_memory_free(memory);
 }
@@ -203,9 +206,9 @@ WORLD_TEST(a_memory_without_a_byte_predicts_evenly) {
 
 WORLD_TEST(the_same_session_twice_gives_the_same_bits) {
     static float first[READ], second[READ];
-    for (int frozen = 0; frozen < 2; frozen++) {
-        read_once(w->memory, frozen, w->read, READ, first);
-        read_once(w->memory, frozen, w->read, READ, second);
+    for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+        read_once(w->memory, reading, w->read, READ, first);
+        read_once(w->memory, reading, w->read, READ, second);
         assert_same_bits(first, second, READ);
     }
 }
@@ -213,9 +216,9 @@ WORLD_TEST(the_same_session_twice_gives_the_same_bits) {
 WORLD_TEST(cutting_a_text_into_reads_changes_no_bit) {
     static float whole[READ], cut[READ];
     uint64_t seed = 109;
-    for (int frozen = 0; frozen < 2; frozen++) {
-        read_once(w->memory, frozen, w->read, READ, whole);
-        reef_memory_session *session = open_session(w->memory, frozen);
+    for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+        read_once(w->memory, reading, w->read, READ, whole);
+        reef_memory_session *session = open_session(w->memory, reading);
         for (size_t at = 0, count; at < READ; at += count) {
             count = (size_t)draw_int(&seed, 0, 100);
             if (count > READ - at) count = READ - at;
@@ -231,8 +234,8 @@ WORLD_TEST(a_session_leaves_the_memory_as_it_was) {
     reef_memory *a = new_memory(memory_bound), *b = new_memory(memory_bound);
     learn(a, w->learned, LEARNED, NULL, NULL);
     learn(b, w->learned, LEARNED, NULL, NULL);
-    for (int frozen = 0; frozen < 2; frozen++) {
-        read_once(a, frozen, w->read, READ, NULL);
+    for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+        read_once(a, reading, w->read, READ, NULL);
         assert_same_memory(a, b);
     }
     learn(a, w->read, READ, NULL, with);
@@ -245,9 +248,9 @@ WORLD_TEST(a_session_leaves_the_memory_as_it_was) {
 
 WORLD_TEST(a_reset_session_is_a_new_one) {
     static float fresh[READ], after[READ];
-    for (int frozen = 0; frozen < 2; frozen++) {
-        read_once(w->memory, frozen, w->read, READ, fresh);
-        reef_memory_session *session = open_session(w->memory, frozen);
+    for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+        read_once(w->memory, reading, w->read, READ, fresh);
+        reef_memory_session *session = open_session(w->memory, reading);
         read_text(session, w->learned, READ, NULL);
         uint32_t one = 0;
         must(reef_memory_session_predict(session, &one, &why)); // in the middle of a byte
@@ -268,9 +271,9 @@ WORLD_TEST(sessions_at_once_do_not_disturb_each_other) {
     reef_memory_session *sessions[THREADS];
     uint64_t seed = 113;
     size_t at[THREADS] = {0};
-    for (size_t k = 0; k < THREADS; k++) { // half of them frozen; texts of their own
-        read_once(w->memory, k % 2, w->learned + k * 3000, READ, alone[k]);
-        sessions[k] = open_session(w->memory, k % 2);
+    for (size_t k = 0; k < THREADS; k++) { // of every reading; texts of their own
+        read_once(w->memory, k % 3, w->learned + k * 3000, READ, alone[k]);
+        sessions[k] = open_session(w->memory, k % 3);
     }
     for (size_t done = 0; done < THREADS;) {
         size_t k = draw_bits(&seed) % THREADS, count = (size_t)draw_int(&seed, 1, 300);
@@ -289,14 +292,15 @@ WORLD_TEST(sessions_at_once_do_not_disturb_each_other) {
 typedef struct reader {
     const reef_memory *memory;
     const uint8_t *bytes;
-    bool frozen, failed;
+    reef_memory_reading reading;
+    bool failed;
     float bits[READ];
 } reader;
 
 static void *run_reader(void *argument) {
     reader *r = argument;
     reef_memory_session *session = NULL;
-    r->failed = reef_memory_session_open(&session, r->memory, r->frozen, NULL) != REEF_OK ||
+    r->failed = reef_memory_session_open(&session, r->memory, r->reading, NULL) != REEF_OK ||
                 reef_memory_session_read(session, r->bytes, READ, NULL, r->bits, NULL) != REEF_OK;
     reef_memory_session_close(session);
     return NULL;
@@ -308,38 +312,65 @@ WORLD_TEST(sessions_in_threads_equal_one_after_the_other) {
     pthread_t threads[THREADS];
     for (size_t k = 0; k < THREADS; k++) {
         readers[k] =
-            (reader){.memory = w->memory, .bytes = w->learned + k * 1777, .frozen = k == 3};
+            (reader){.memory = w->memory, .bytes = w->learned + k * 1777, .reading = k % 3};
         assert_int_equal(pthread_create(&threads[k], NULL, run_reader, &readers[k]), 0);
     }
     for (size_t k = 0; k < THREADS; k++) assert_int_equal(pthread_join(threads[k], NULL), 0);
     for (size_t k = 0; k < THREADS; k++) {
         assert_false(readers[k].failed);
-        read_once(w->memory, k == 3, w->learned + k * 1777, READ, alone);
+        read_once(w->memory, k % 3, w->learned + k * 1777, READ, alone);
         assert_same_bits(alone, readers[k].bits, READ);
     }
 }
 
-WORLD_TEST(a_session_adapts_to_its_text_and_a_frozen_one_does_not) {
+// Frozen, matches alone know it: they help at once, as far as the memory has learned to trust them,
+// and the bytes before a match cost as much as the first time.
+WORLD_TEST(a_text_repeats_itself_and_what_of_it_a_session_takes_is_known_again) {
     static uint8_t text[4 * READ / 3];
-    static float bits[2][4 * READ / 3];
-    enum { PART = READ / 3 };
+    static float bits[4 * READ / 3];
+    enum { PART = READ / 3, BEFORE_MATCH = 6 };
     uint64_t seed = 127;
     for (size_t i = 0; i < PART; i++) text[i] = (uint8_t)(128 + draw_int(&seed, 0, 99)); // all new
     memcpy(text + PART, text, PART);
-    for (int frozen = 0; frozen < 2; frozen++) {
-        read_once(w->memory, frozen, text, 2 * PART, bits[frozen]);
-        double first = sum_of(bits[frozen], PART), again = sum_of(bits[frozen] + PART, PART);
-        if (frozen)
+    for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+        read_once(w->memory, reading, text, 2 * PART, bits);
+        double first = sum_of(bits, PART), again = sum_of(bits + PART, PART);
+        print_message("reading %d: %.2f bits a byte, then %.2f\n", (int)reading, first / PART,
+                      again / PART);
+        if (reading == REEF_READ_ALONE)
             assert_true(again > 0.95 * first);
         else
-            assert_true(again < 0.3 * first);
+            assert_true(again < (reading == REEF_READ_FROZEN ? 0.5 : 0.3) * first);
+        if (reading == REEF_READ_FROZEN)
+            assert_true(sum_of(bits + PART, BEFORE_MATCH) > 0.8 * sum_of(bits, BEFORE_MATCH));
     }
 }
 
-// What a frozen session says depends on where it is (the last bytes, words, lines) and on the
+// The same of a passage among text of the memory's kind, by a memory that has met repetitions.
+WORLD_TEST(a_frozen_session_finds_a_passage_of_its_own_text) {
+    enum { PASSAGE = 200, AT = 1000, AGAIN = 4000 };
+    static uint8_t text[READ];
+    static float frozen[READ], alone[READ];
+    uint64_t seed = 149;
+    reef_memory *memory = new_memory(memory_bound);
+    learn(memory, w->learned, LEARNED, NULL, NULL);
+    learn(memory, w->learned, LEARNED / 2, NULL, NULL);
+    memcpy(text, w->read, READ);
+    for (size_t i = 0; i < PASSAGE; i++)
+        text[AT + i] = text[AGAIN + i] = (uint8_t)('a' + draw_int(&seed, 0, 25));
+    read_once(memory, REEF_READ_FROZEN, text, READ, frozen);
+    read_once(memory, REEF_READ_ALONE, text, READ, alone);
+    reef_memory_free(memory);
+    print_message("%.0f bits, then %.0f; alone %.0f\n", sum_of(frozen + AT, PASSAGE),
+                  sum_of(frozen + AGAIN, PASSAGE), sum_of(alone + AGAIN, PASSAGE));
+    assert_true(sum_of(alone + AGAIN, PASSAGE) > 0.9 * sum_of(alone + AT, PASSAGE));
+    assert_true(sum_of(frozen + AGAIN, PASSAGE) < 0.3 * sum_of(alone + AGAIN, PASSAGE));
+}
+
+// What a session alone says depends on where it is (the last bytes, words, lines) and on the
 // memory, not on what it has read: after two beginnings that have nothing but their last lines in
 // common the rest of the text has the same bits.
-WORLD_TEST(a_frozen_session_does_not_depend_on_what_it_read_before) {
+WORLD_TEST(a_session_alone_does_not_depend_on_what_it_read_before) {
     enum { BEFORE = 2000, BETWEEN = 400, REST = READ - BETWEEN };
     static uint8_t text[BEFORE + BETWEEN + REST];
     static float bits[4][BEFORE + BETWEEN + REST];
@@ -352,10 +383,10 @@ WORLD_TEST(a_frozen_session_does_not_depend_on_what_it_read_before) {
     }
     memcpy(text + BEFORE + BETWEEN, w->read, REST);
     for (int k = 0; k < 4; k++) {
-        bool frozen = k < 3;
+        reef_memory_reading reading = k < 3 ? REEF_READ_ALONE : REEF_READ_ADAPTING;
         memcpy(text, k == 0 || k == 2 ? w->learned : w->read, BEFORE);
         if (k == 2) memcpy(text, w->read + 1000, BEFORE);
-        read_once(w->memory, frozen, text, sizeof(text), bits[k]);
+        read_once(w->memory, reading, text, sizeof(text), bits[k]);
     }
     const size_t rest = BEFORE + BETWEEN;
     assert_same_bits(bits[0] + rest, bits[1] + rest, REST);
@@ -363,37 +394,63 @@ WORLD_TEST(a_frozen_session_does_not_depend_on_what_it_read_before) {
     assert_memory_not_equal(bits[0] + rest, bits[3] + rest, REST * sizeof(float));
 }
 
-WORLD_TEST(a_frozen_session_changes_nothing_of_its_own_either) {
-    reef_predictor *memory = &w->memory->predictor;
+// It has no copy of a cell, a tree or a weight; frozen, of the index it has those lines alone that
+// the text wrote.
+WORLD_TEST(a_frozen_session_changes_no_count_and_no_weight_of_its_own_either) {
     static float once[READ], twice[READ];
-    static uint8_t text[READ];
+    const reef_predictor *memory = &w->memory->predictor;
     reef_mix_state *before = copied(memory->state, sizeof(*before));
-    memcpy(text, w->read, READ);
-    reef_memory_session *session = open_session(w->memory, true);
-    read_text(session, text, READ, once);
-    reef_memory_session_reset(session);
-    read_text(session, text, READ / 2, twice);
-    read_text(session, text + READ / 2, READ - READ / 2, twice + READ / 2);
-    assert_same_bits(once, twice, READ);
-    reef_memory_session_close(session);
-    assert_memory_equal(memory->state, before, sizeof(*before));
+    for (reef_memory_reading reading = REEF_READ_FROZEN; reading <= REEF_READ_ALONE; reading++) {
+        reef_memory_session *session = open_session(w->memory, reading);
+        const reef_predictor *p = (const reef_predictor *)(const void *)session;
+        read_text(session, w->read, READ, once);
+        assert_ptr_equal(p->state, memory->state);
+        assert_int_equal(p->cells.chunk_count + p->slots.chunk_count, 0);
+        for (size_t k = 0; k < REEF_MATCHES; k++)
+            assert_int_equal(p->index[k].written_count > 0, reading == REEF_READ_FROZEN);
+        reef_memory_session_reset(session);
+        read_text(session, w->read, READ / 2, twice);
+        read_text(session, w->read + READ / 2, READ - READ / 2, twice + READ / 2);
+        assert_same_bits(once, twice, READ);
+        reef_memory_session_close(session);
+        assert_memory_equal(memory->state, before, sizeof(*before));
+    }
+}
+
+// What is stored of a memory, part by part.
+WORLD_TEST(a_session_of_any_reading_leaves_every_part_as_it_was) {
+    reef_memory_part parts[16], after[16];
+    void *before[16];
+    size_t count = reef_memory_part_count();
+    assert_true(count <= 16);
+    reef_memory_parts(w->memory, parts);
+    for (size_t i = 0; i < count; i++)
+        before[i] = parts[i].bytes > 0 ? copied(parts[i].data, parts[i].bytes) : NULL;
+    for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+        read_once(w->memory, reading, w->read, READ, NULL);
+        reef_memory_parts(w->memory, after);
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(after[i].bytes, parts[i].bytes);
+            if (parts[i].bytes > 0) assert_memory_equal(after[i].data, before[i], parts[i].bytes);
+        }
+    }
 }
 
 // A session that only predicts reads its memory's mixer, and copies it once it learns.
 WORLD_TEST(a_session_that_learns_later_leaves_the_memory_as_it_was) {
-    static float fresh[READ], frozen[READ], bits[READ];
-    read_once(w->memory, false, w->read, READ, fresh);
-    read_once(w->memory, true, w->read, READ, frozen);
-    reef_memory_session *session = open_session(w->memory, false);
+    static float fresh[READ], alone[READ], bits[READ];
+    read_once(w->memory, REEF_READ_ADAPTING, w->read, READ, fresh);
+    read_once(w->memory, REEF_READ_ALONE, w->read, READ, alone);
+    reef_memory_session *session = open_session(w->memory, REEF_READ_ADAPTING);
     for (int round = 0; round < 2; round++) {
         reef_memory_session_set_learning(session, false);
         read_text(session, w->read, READ, bits);
-        assert_same_bits(bits, frozen, READ);
+        assert_same_bits(bits, alone, READ);
         reef_memory_session_set_learning(session, true);
         read_text(session, w->read, READ, NULL);
         read_text(session, w->read, READ, bits);
-        assert_true(sum_of(bits, READ) < 0.8 * sum_of(frozen, READ));
-        read_once(w->memory, false, w->read, READ, bits);
+        assert_true(sum_of(bits, READ) < 0.8 * sum_of(alone, READ));
+        read_once(w->memory, REEF_READ_ADAPTING, w->read, READ, bits);
         assert_same_bits(bits, fresh, READ);
         reef_memory_session_reset(session);
         read_text(session, w->read, READ, bits);
@@ -406,7 +463,7 @@ WORLD_TEST(a_session_that_learns_later_leaves_the_memory_as_it_was) {
 WORLD_TEST(a_session_of_an_empty_memory_learns_its_text) {
     static float bits[2][READ];
     reef_memory *memory = new_memory(memory_bound);
-    reef_memory_session *session = open_session(memory, false);
+    reef_memory_session *session = open_session(memory, REEF_READ_ADAPTING);
     for (int time = 0; time < 2; time++) read_text(session, w->read, READ, bits[time]);
     assert_true(sum_of(bits[1], READ) < 0.5 * sum_of(bits[0], READ));
     reef_memory_session_close(session);
@@ -417,9 +474,9 @@ WORLD_TEST(a_session_of_an_empty_memory_learns_its_text) {
 
 WORLD_TEST(probabilities_are_within_their_range_and_make_the_bits) {
     static float bits[READ];
-    for (int frozen = 0; frozen < 2; frozen++) {
-        read_once(w->memory, frozen, w->read, READ, bits);
-        reef_memory_session *session = open_session(w->memory, frozen);
+    for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+        read_once(w->memory, reading, w->read, READ, bits);
+        reef_memory_session *session = open_session(w->memory, reading);
         for (size_t i = 0; i < READ; i++) {
             double surprise = 0.0;
             for (int b = 7; b >= 0; b--) {
@@ -444,7 +501,7 @@ WORLD_TEST(the_chances_of_all_bytes_sum_to_one) {
         float bits[64];
         size_t count = at * 5;
         memcpy(text, w->learned + 37 * at, count);
-        reef_memory_session *session = open_session(w->memory, at % 2);
+        reef_memory_session *session = open_session(w->memory, at % 3);
         for (int byte = 0; byte < 256; byte++) {
             text[count] = (uint8_t)byte;
             reef_memory_session_reset(session);
@@ -456,10 +513,14 @@ WORLD_TEST(the_chances_of_all_bytes_sum_to_one) {
     }
 }
 
-static size_t encode(
-    const reef_memory *memory, const uint8_t *text, size_t count, uint8_t *code, size_t room) {
+static size_t encode(const reef_memory *memory,
+                     reef_memory_reading reading,
+                     const uint8_t *text,
+                     size_t count,
+                     uint8_t *code,
+                     size_t room) {
     bit_coder coder = bit_encoder(code, room);
-    reef_memory_session *session = open_session(memory, false);
+    reef_memory_session *session = open_session(memory, reading);
     for (size_t i = 0; i < 8 * count; i++) {
         uint32_t one = 0;
         int bit = text[i / 8] >> (7 - i % 8) & 1;
@@ -471,10 +532,14 @@ static size_t encode(
     return bit_encode_end(&coder);
 }
 
-static void decode(
-    const reef_memory *memory, uint8_t *code, size_t bytes, uint8_t *text, size_t count) {
+static void decode(const reef_memory *memory,
+                   reef_memory_reading reading,
+                   uint8_t *code,
+                   size_t bytes,
+                   uint8_t *text,
+                   size_t count) {
     bit_coder coder = bit_decoder(code, bytes);
-    reef_memory_session *session = open_session(memory, false);
+    reef_memory_session *session = open_session(memory, reading);
     memset(text, 0, count);
     for (size_t i = 0; i < 8 * count; i++) {
         uint32_t one = 0;
@@ -491,17 +556,20 @@ WORLD_TEST(a_coder_gets_back_what_it_wrote_and_takes_the_bits_that_were_promised
     static float bits[READ];
     uint64_t seed = 137;
     const size_t counts[] = {0, 1, 2, 100, READ};
-    for (int kind = 0; kind < 4; kind++)
+    for (int kind = 0; kind < 5; kind++)
         for (size_t n = 0; n < sizeof(counts) / sizeof(*counts); n++) {
             size_t count = counts[n];
-            // In known words, learned word for word, of one byte, of any bytes.
-            memcpy(text, kind == 0 ? w->read : w->learned, READ);
+            reef_memory_reading reading = kind < 4 ? REEF_READ_ADAPTING : REEF_READ_FROZEN;
+            // In known words, learned word for word, of one byte, of any bytes; frozen, and twice
+            // the same.
+            memcpy(text, kind == 0 || kind == 4 ? w->read : w->learned, READ);
+            if (kind == 4) memcpy(text + READ / 2, text, READ / 2);
             if (kind == 2) memset(text, 'x', READ);
             if (kind == 3)
                 for (size_t i = 0; i < READ; i++) text[i] = (uint8_t)draw_bits(&seed);
-            read_once(w->memory, false, text, count, bits);
-            size_t bytes = encode(w->memory, text, count, code, sizeof(code));
-            decode(w->memory, code, bytes, decoded, count);
+            read_once(w->memory, reading, text, count, bits);
+            size_t bytes = encode(w->memory, reading, text, count, code, sizeof(code));
+            decode(w->memory, reading, code, bytes, decoded, count);
             assert_memory_equal(decoded, text, count);
             double promised = sum_of(bits, count) / 8.0;
             if ((double)bytes > 1.003 * promised + 8.0)
@@ -619,8 +687,8 @@ WORLD_TEST(shares_sum_to_one_and_hits_are_parts_of_the_bytes) {
     double shares[INPUTS_MAX], hits[INPUTS_MAX], again[INPUTS_MAX], hits_again[INPUTS_MAX];
     size_t count = reef_memory_input_count();
     assert_true(count <= INPUTS_MAX);
-    for (int frozen = 0; frozen < 2; frozen++) {
-        reef_memory_session *session = open_session(w->memory, frozen);
+    for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+        reef_memory_session *session = open_session(w->memory, reading);
         reef_memory_session_inputs(session, shares, hits); // nothing was read
         for (size_t i = 0; i < count; i++) assert_true(shares[i] == 0.0 && hits[i] == 0.0);
         read_text(session, w->read, READ, NULL);
@@ -645,8 +713,8 @@ WORLD_TEST(bytes_read_at_once_count_as_their_bits_do) {
     enum { INPUTS_MAX = 64 };
     double shares[INPUTS_MAX], hits[INPUTS_MAX], by_bits[INPUTS_MAX], hits_by_bits[INPUTS_MAX];
     size_t count = reef_memory_input_count();
-    for (int frozen = 0; frozen < 2; frozen++) {
-        reef_memory_session *session = open_session(w->memory, frozen);
+    for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+        reef_memory_session *session = open_session(w->memory, reading);
         read_text(session, w->read, READ, NULL);
         reef_memory_session_inputs(session, shares, hits);
         reef_memory_session_reset(session);

@@ -69,7 +69,7 @@ static size_t read_to_trusted(reef_memory_session *session, const uint8_t *text)
 PLAIN_TEST(its_bits_make_the_probability_of_the_byte) {
     static uint8_t text[TEXT];
     reef_memory *memory = memory_of(11, text);
-    reef_memory_session *session = open_session(memory, false);
+    reef_memory_session *session = open_session(memory, REEF_READ_ADAPTING);
     const reef_predictor *p = (const reef_predictor *)(const void *)session;
     read_to_trusted(session, text);
     uint8_t byte = (uint8_t)p->expected_byte.byte;
@@ -91,8 +91,8 @@ PLAIN_TEST(its_bits_make_the_probability_of_the_byte) {
 PLAIN_TEST(every_other_byte_costs_what_was_said_of_it) {
     static uint8_t text[TEXT];
     reef_memory *memory = memory_of(13, text);
-    for (int frozen = 0; frozen < 2; frozen++) {
-        reef_memory_session *session = open_session(memory, frozen == 1);
+    for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+        reef_memory_session *session = open_session(memory, reading);
         double chances[256], sum = 0.0;
         size_t before = read_to_trusted(session, text);
         uint8_t expected =
@@ -154,7 +154,7 @@ PLAIN_TEST(of_equal_votes_the_shorter_context_wins) {
     reef_memory *memory = memory_of(23, text);
     size_t ties = 0;
     for (size_t before = BLOCK; before < BLOCK + 20; before++) {
-        reef_memory_session *session = open_session(memory, false);
+        reef_memory_session *session = open_session(memory, REEF_READ_ADAPTING);
         reef_predictor *p = (reef_predictor *)(void *)session;
         uint32_t one = 0;
         must(reef_memory_session_read(session, text, before, NULL, NULL, &why));

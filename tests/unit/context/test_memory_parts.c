@@ -168,7 +168,7 @@ PLAIN_TEST(sessions_of_a_restored_memory_read_the_same_bits) {
     learn(memory, text, COUNT, NULL, NULL);
     for (int k = 0; k < 2; k++) {
         reef_memory_session *session = NULL;
-        must(reef_memory_session_open(&session, memory, false, &why));
+        must(reef_memory_session_open(&session, memory, REEF_READ_ADAPTING, &why));
         must(reef_memory_session_read(session, text + COUNT, READ, NULL, bits[k], &why));
         reef_memory_session_close(session);
         memory = stored_and_restored(memory);

@@ -123,7 +123,7 @@ PLAIN_TEST(a_net_that_is_right_is_trusted_soon) {
     // Bytes that the memory knows nothing of; the net gives every bit that comes 0.9.
     for (size_t i = 0; i < READ; i++) noise[i] = (uint8_t)draw_bits(&seed);
     draw_net(&seed, noise, READ, (int16_t)(256.0 * log(9.0)), 900, net);
-    reef_memory_session *session = open_session(memory, false);
+    reef_memory_session *session = open_session(memory, REEF_READ_ADAPTING);
     read_bytes(session, noise, READ, net, bits);
     double holds = 8.0 * -(0.9 * log2(0.9) + 0.1 * log2(0.1)), later = mean_of(bits + SOON, SOON);
     double last = mean_of(bits + READ / 2, READ / 2);
@@ -134,7 +134,7 @@ PLAIN_TEST(a_net_that_is_right_is_trusted_soon) {
     // Learned, the trust is the memory's.
     learn(memory, noise, READ, net, NULL);
     draw_net(&seed, text, READ, (int16_t)(256.0 * log(9.0)), 900, net);
-    session = open_session(memory, false);
+    session = open_session(memory, REEF_READ_ADAPTING);
     read_bytes(session, text, READ, net, bits);
     assert_true(mean_of(bits, SOON) < holds);
     reef_memory_session_close(session);
@@ -148,7 +148,7 @@ PLAIN_TEST(a_net_that_knows_nothing_costs_little) {
     reef_memory *memory = learned_memory();
     for (int kind = 0; kind < 2; kind++) {
         draw_net(&seed, text, READ, kind == 0 ? 0 : 500, 500, net);
-        reef_memory_session *session = open_session(memory, false);
+        reef_memory_session *session = open_session(memory, REEF_READ_ADAPTING);
         read_bytes(session, text, READ, NULL, without);
         reef_memory_session_reset(session);
         read_bytes(session, text, READ, net, with);
@@ -262,7 +262,7 @@ PLAIN_TEST(a_session_and_its_memory_give_the_same_bits) {
     for (int met = 0; met < 2; met++) {
         reef_memory *memory = learned_memory();
         if (met) learn(memory, text, READ, net, NULL);
-        reef_memory_session *session = open_session(memory, false);
+        reef_memory_session *session = open_session(memory, REEF_READ_ADAPTING);
         read_bytes(session, text, READ, net, of_session);
         reef_memory_session_reset(session);
         read_bytes(session, text, READ, net, again);
@@ -272,7 +272,7 @@ PLAIN_TEST(a_session_and_its_memory_give_the_same_bits) {
         reef_predictor_begin(&memory->predictor);
         learn(memory, text, READ, net, of_memory);
         assert_true(fabs(mean_of(of_session, READ) - mean_of(of_memory, READ)) < 0.02);
-        session = open_session(memory, true); // frozen
+        session = open_session(memory, REEF_READ_FROZEN);
         read_bytes(session, text, READ, net, of_session);
         reef_memory_session_reset(session);
         read_bytes(session, text, READ / 2, net, again);
@@ -293,7 +293,7 @@ PLAIN_TEST(the_net_is_an_input_with_a_name_a_share_and_hits) {
     while (at < count && strcmp(reef_memory_input_name(at), "net") != 0) at++;
     assert_true(at < count);
     reef_memory *memory = learned_memory();
-    reef_memory_session *session = open_session(memory, false);
+    reef_memory_session *session = open_session(memory, REEF_READ_ADAPTING);
     read_bytes(session, text, READ, NULL, NULL);
     reef_memory_session_inputs(session, shares, hits);
     assert_true(shares[at] == 0.0 && hits[at] == 0.0);
@@ -321,8 +321,8 @@ PLAIN_TEST(predicts_with_a_distribution_are_those_of_reading) {
         reef_net_predict_byte(probabilities[i], text[i], (uint16_t)(i % 5), &net[i]);
     }
     reef_memory *memory = learned_memory();
-    for (int frozen = 0; frozen < 2; frozen++) {
-        reef_memory_session *session = open_session(memory, frozen);
+    for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+        reef_memory_session *session = open_session(memory, reading);
         read_bytes(session, text, COUNT, net, bits);
         reef_memory_session_reset(session);
         for (size_t i = 0; i < COUNT; i++) {
@@ -348,12 +348,12 @@ PLAIN_TEST(predicts_with_a_distribution_are_those_of_reading) {
 }
 
 static void check_distribution(const reef_memory *memory,
-                               bool frozen,
+                               reef_memory_reading reading,
                                size_t at,
                                const float *probabilities,
                                uint16_t tokens) {
     double out[256], sum = 0.0;
-    reef_memory_session *session = open_session(memory, frozen);
+    reef_memory_session *session = open_session(memory, reading);
     read_bytes(session, text, at, NULL, NULL);
     must(reef_memory_session_distribution(session, probabilities, tokens, out, &why));
     for (int byte = 0; byte < 256; byte++) {
@@ -390,7 +390,7 @@ PLAIN_TEST(a_distribution_has_the_products_of_its_paths) {
         }
         draw_probabilities(&seed, probabilities);
         bool speaks = k % 4 < 2;
-        check_distribution(memory, k % 2, 13 * k, speaks ? probabilities : NULL, speaks ? 5 : 0);
+        check_distribution(memory, k % 3, 13 * k, speaks ? probabilities : NULL, speaks ? 5 : 0);
     }
     reef_memory_free(memory);
 }
@@ -403,8 +403,8 @@ PLAIN_TEST(a_distribution_changes_nothing) {
     uint64_t seed = 277;
     draw_net(&seed, text, READ, 700, 800, net);
     reef_memory *memory = learned_memory();
-    for (int frozen = 0; frozen < 2; frozen++) {
-        reef_memory_session *a = open_session(memory, frozen), *b = open_session(memory, frozen);
+    for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+        reef_memory_session *a = open_session(memory, reading), *b = open_session(memory, reading);
         for (size_t i = 0; i < COUNT; i++) {
             // A net from the middle on: its weights begin there, and not at the first distribution.
             const reef_net_prediction *of = i < COUNT / 2 ? NULL : &net[i];
@@ -437,8 +437,9 @@ PLAIN_TEST(what_was_skipped_is_where_the_text_is) {
     static float read[READ], skipped[READ], cold[READ];
     reef_memory *memory = learned_memory();
     size_t half = READ / 2;
-    // Frozen, all but the matches is a function of the last bytes, words and lines.
-    reef_memory_session *a = open_session(memory, true), *b = open_session(memory, true);
+    // Alone, all but the matches is a function of the last bytes, words and lines.
+    reef_memory_session *a = open_session(memory, REEF_READ_ALONE),
+                        *b = open_session(memory, REEF_READ_ALONE);
     read_bytes(a, text, half, NULL, NULL);
     must(reef_memory_session_skip(b, text, half / 2, &why));
     must(reef_memory_session_skip(b, text + half / 2, half - half / 2, &why));
@@ -454,7 +455,7 @@ PLAIN_TEST(what_was_skipped_is_where_the_text_is) {
     reef_memory_session_close(a);
     reef_memory_session_close(b);
     // In known text a match is found as soon as it may be.
-    a = open_session(memory, false);
+    a = open_session(memory, REEF_READ_ADAPTING);
     must(reef_memory_session_skip(a, learned + 5000, 100, &why));
     read_bytes(a, learned + 5100, 200, NULL, skipped);
     assert_true(mean_of(skipped, 200) < 0.5);
@@ -465,7 +466,7 @@ PLAIN_TEST(what_was_skipped_is_where_the_text_is) {
 PLAIN_TEST(skipping_teaches_nothing_and_costs_no_page) {
     static float first[READ], second[READ];
     reef_memory *memory = learned_memory();
-    reef_memory_session *session = open_session(memory, false);
+    reef_memory_session *session = open_session(memory, REEF_READ_ADAPTING);
     for (int time = 0; time < 2; time++) must(reef_memory_session_skip(session, text, READ, &why));
     const reef_predictor *p = (const reef_predictor *)(const void *)session; // its first field
     assert_int_equal(p->cells.written_count, 0);

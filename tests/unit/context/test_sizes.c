@@ -240,7 +240,7 @@ static void pass(uint64_t position, const uint8_t *text, float *learned, float *
     // A view begins before it and ends behind it.
     memory = make_before(position, TEXT / 2);
     learn(memory, text, TEXT / 2 - READ / 2, NULL, NULL);
-    reef_memory_session *session = open_session(memory, false);
+    reef_memory_session *session = open_session(memory, REEF_READ_ADAPTING);
     must(reef_memory_session_read(session, text + TEXT / 2 - READ / 2, READ, NULL, read, &why));
     reef_memory_session_close(session);
     reef_memory_free(memory);

@@ -224,7 +224,7 @@ PLAIN_TEST(contexts_that_come_again_keep_their_cells) {
             uint8_t byte = (uint8_t)draw_bits(&seed);
             learn(memory, &byte, 1, NULL, NULL);
         }
-        reef_memory_session *session = open_session(memory, true);
+        reef_memory_session *session = open_session(memory, REEF_READ_ALONE);
         must(reef_memory_session_read(session, text, LEARNED, NULL, NULL, &why));
         reef_memory_session_inputs(session, shares, hits);
         reef_memory_session_close(session);

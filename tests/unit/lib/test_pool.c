@@ -520,6 +520,8 @@ DIRECTORY_TEST(mistakes_are_reported) {
     assert_int_equal(reef_pool_open(&pool, path, &past, &why), REEF_ERR_INVALID);
     const reef_pool_options none = {.size = sizeof(none), .as_of = "never"};
     assert_int_equal(reef_pool_open(&pool, path, &none, &why), REEF_ERR_NOT_FOUND);
+    const reef_pool_options other = {.size = sizeof(other), .frozen = 3};
+    must_fail(reef_pool_open(&pool, path, &other, &why), REEF_ERR_INVALID, "must be 0, 1 or 2");
     pool = lib_pool_open(path, 1, NULL, 1);
     float y[16];
     must_fail(reef_layer_forward(pool, NULL, 1, y, y, NULL, &why), REEF_ERR_INVALID, "lm");

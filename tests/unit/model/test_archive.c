@@ -185,7 +185,7 @@ WORLD_TEST(a_code_is_as_long_as_what_the_session_says) {
     lifelong_text(text, COUNT / 3, 0, 9);
     lifelong_text(text + COUNT / 3, COUNT / 3, 3, 9);
     for (size_t i = COUNT / 3 * 2; i < COUNT; i++) text[i] = (uint8_t)draw_bits(&draw);
-    must(reef_memory_session_open(&session, memory, false, &why));
+    must(reef_memory_session_open(&session, memory, REEF_READ_ADAPTING, &why));
     must(reef_memory_session_read(session, text, COUNT, NULL, bits, &why));
     for (size_t i = 0; i < COUNT; i++) sum += (double)bits[i];
     reef_memory_session_reset(session);
@@ -207,7 +207,7 @@ WORLD_TEST(a_text_has_this_code_for_ever) {
     uint8_t text[COUNT], code[COUNT];
     reef_encoder encoder;
     mixed_text(text, COUNT);
-    must(reef_memory_session_open(&session, memory, false, &why));
+    must(reef_memory_session_open(&session, memory, REEF_READ_ADAPTING, &why));
     reef_encoder_init(&encoder, code, sizeof(code));
     must(reef_piece_encode(session, text, COUNT, &encoder, NULL, &why));
     print_message("%zu bytes, sum %016llx\n", encoder.count,

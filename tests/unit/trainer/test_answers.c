@@ -87,8 +87,8 @@ KINDS_TEST(however_a_text_is_cut_it_costs_the_same) {
         float whole[TEXT], cut[TEXT];
         uint64_t seed = 3;
         snippets(SOME, 150, text);
-        for (int frozen = 0; frozen < 2; frozen++) {
-            reef_model_set_frozen(model, frozen);
+        for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++) {
+            reef_model_set_reading(model, reading);
             (void)score(model, text, TEXT, whole);
             (void)score(model, text, TEXT, cut);
             assert_memory_equal(cut, whole, sizeof(whole));
@@ -143,7 +143,7 @@ KINDS_TEST(a_kind_is_found_within_some_bytes) {
         text_of(k, 3, PIECE, text + PIECE);
         (void)score(model, text, sizeof(text), bits);
         const reef_memory *memory = model->network.generations[k]->memory.memory;
-        must(reef_memory_session_open(&session, memory, false, &why));
+        must(reef_memory_session_open(&session, memory, REEF_READ_ADAPTING, &why));
         must(reef_memory_session_skip(session, text, PIECE, &why));
         must(reef_memory_session_read(session, text + PIECE, PIECE, NULL, own, &why));
         reef_memory_session_close(session);

@@ -12,12 +12,15 @@
 
 enum { STREAM = 40 * 1024, TURN = 200 * LIFELONG_BATCH };
 
-static double bits_read(const lifelong *f, const char *as_of, int kind, bool frozen) {
+static double bits_read(const lifelong *f,
+                        const char *as_of,
+                        int kind,
+                        reef_memory_reading reading) {
     reef_model *model = NULL;
     reef_score score = {0};
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), kind, 99);
-    const reef_model_options options = {.threads = 1, .frozen = frozen};
+    const reef_model_options options = {.threads = 1, .reading = reading};
     must(reef_model_open(&model, f->store, as_of, &options, &why));
     must(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &why));
     reef_model_close(model);
@@ -152,13 +155,13 @@ LIFELONG_TEST(a_sealed_state_reads_a_text_to_the_same_bits_for_ever) {
     double early = bits_as_of(f, "early", 0);
     feed_kind(f, 0, TURN, 2);
     must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
-    double sealed = bits_as_of(f, "0", 0), frozen = bits_read(f, "0", 0, true);
+    double sealed = bits_as_of(f, "0", 0), frozen = bits_read(f, "0", 0, REEF_READ_FROZEN);
     assert_true(sealed < frozen); // it learns from what it reads
     for (int turn = 3; turn < 6; turn++) {
         feed_kind(f, turn % 3, TURN, (uint32_t)turn);
         commit(f);
         assert_true(bits_as_of(f, "0", 0) == sealed);
-        assert_true(bits_read(f, "0", 0, true) == frozen);
+        assert_true(bits_read(f, "0", 0, REEF_READ_FROZEN) == frozen);
         assert_true(bits_as_of(f, "early", 0) == early);
     }
     open_again(f, 1);
@@ -317,28 +320,33 @@ LIFELONG_TEST(what_is_generated_is_what_the_memory_foresees) {
     reef_model_close(model);
 }
 
-static double bits_now(reef_model *model, bool frozen) {
+static double bits_now(reef_model *model, reef_memory_reading reading) {
     reef_score score = {0};
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), 0, 99);
-    reef_model_set_frozen(model, frozen);
+    reef_model_set_reading(model, reading);
     must(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &why));
     return score.bits;
 }
 
-LIFELONG_TEST(each_question_may_freeze_the_memories) {
+LIFELONG_TEST(each_question_says_what_memories_take_from_its_text) {
     double shares[REEF_MEMORY_INPUTS_MAX], hits[REEF_MEMORY_INPUTS_MAX], sum = 0.0;
     make_pool(f, 1);
     feed_kind(f, 0, TURN, 1);
     commit(f);
-    double adapts = bits_read(f, NULL, 0, false), frozen = bits_read(f, NULL, 0, true);
-    assert_true(adapts < frozen);
+    double expected[REEF_READ_ALONE + 1];
+    for (reef_memory_reading reading = 0; reading <= REEF_READ_ALONE; reading++)
+        expected[reading] = bits_read(f, NULL, 0, reading);
+    print_message("%.1f bits, frozen %.1f, alone %.1f\n", expected[0], expected[1], expected[2]);
+    assert_true(expected[REEF_READ_ADAPTING] < expected[REEF_READ_FROZEN]);
+    assert_true(expected[REEF_READ_FROZEN] < expected[REEF_READ_ALONE]);
     reef_model *model = model_of(f->store, NULL);
     assert_false(reef_model_inputs(model, shares, hits)); // nothing was asked yet
-    assert_true(bits_now(model, true) == frozen);
-    assert_true(bits_now(model, false) == adapts);
-    assert_true(bits_now(model, false) == adapts);
-    assert_true(bits_now(model, true) == frozen);
+    static const reef_memory_reading ASKED[] = {REEF_READ_FROZEN,   REEF_READ_ALONE,
+                                                REEF_READ_ADAPTING, REEF_READ_ADAPTING,
+                                                REEF_READ_ALONE,    REEF_READ_FROZEN};
+    for (size_t i = 0; i < sizeof(ASKED) / sizeof(*ASKED); i++)
+        assert_true(bits_now(model, ASKED[i]) == expected[ASKED[i]]);
     assert_true(reef_model_inputs(model, shares, hits));
     for (size_t i = 0; i < reef_memory_input_count(); i++) sum += shares[i];
     assert_true(sum > 0.999 && sum < 1.001);
@@ -346,7 +354,7 @@ LIFELONG_TEST(each_question_may_freeze_the_memories) {
     float bits[LIFELONG_PROBE_BYTES];
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof(probe), 0, 99);
-    reef_model_set_frozen(model, false);
+    reef_model_set_reading(model, REEF_READ_ADAPTING);
     must(reef_model_score_next(model, probe, f->config.context, f->config.context, bits, &why));
     reef_model_close(model);
 }

@@ -14,7 +14,8 @@
 
 static const reef_cli_option OPTIONS[] = {
     CLI_OPTION_AS_OF,
-    CLI_OPTION_FROZEN,
+    {"frozen", "[=alone]",
+     "each line is judged by what was learned alone, not by what this text said before it"},
     {"top", "N", "show the N most surprising lines (default: 10; 0: all, in order)"},
     {"by", "WHAT", "what --top goes by: surplus or score (default: surplus)"},
     {"session", "REGEX", "score sessions: lines with the same match of REGEX, or of its group"},
@@ -36,7 +37,10 @@ const reef_cli_manual reef_score_manual = {
         "\n"
         "The score of a line is its bits per byte, and the greater of these: how surprising bytes\n"
         "of its words are, and how rare its words are in the learned lines that the pool keeps.\n"
-        "--alarms and --session go by it. REGEX is a POSIX extended regular expression. A session\n"
+        "--alarms and --session go by it. Without --frozen context memories adapt to the text and\n"
+        "to its faults. With it they are read as by `reef eval --frozen=alone`: what this text\n"
+        "said before must not make a fault familiar that is repeated. REGEX is a POSIX extended "
+        "regular expression. A session\n"
         "is all lines with the same match of it, or of its first group; its score is the mean of\n"
         "its five worst lines. Lines in which nothing matches are left out. For --alarms the last\n"
         "fifth of the learned lines is scored by a memory that learned the others, which takes\n"
@@ -393,7 +397,7 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_cli_text_read(&a.file, cli->operands[0], err);
     if (status == REEF_OK) status = reef_cli_as_of(cli, pool.store, as_of, err);
-    if (status == REEF_OK) status = reef_cli_model_open(&model, cli, pool.store, as_of, err);
+    if (status == REEF_OK) status = reef_score_model_open(&model, cli, pool.store, as_of, err);
     if (status == REEF_OK) status = score_lines(&a, model, err);
     if (status == REEF_OK) status = find_rest(&a, cli, model, pool.store, err);
     if (status == REEF_OK) status = reply(&a, cli, err);

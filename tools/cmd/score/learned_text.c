@@ -85,11 +85,25 @@ void reef_learned_text_release(reef_learned_text *text) {
 
 // ---- surprise -----------------------------------------------------------------------------------
 
+static reef_memory_reading reading_of(const reef_cli_call *cli) {
+    return reef_cli_text(cli, "frozen") != NULL ? REEF_READ_ALONE : REEF_READ_ADAPTING;
+}
+
+reef_status reef_score_model_open(reef_model **out,
+                                  const reef_cli_call *cli,
+                                  reef_store *store,
+                                  const char *as_of,
+                                  reef_error *err) {
+    reef_status status = reef_cli_model_open(out, cli, store, as_of, err);
+    if (status == REEF_OK) reef_model_set_reading(*out, reading_of(cli));
+    return status;
+}
+
 // Score the last fifth of some lines by a memory that learned those before them.
 static reef_status score_by_new_memory(const reef_model *model,
                                        const uint8_t *bytes,
                                        size_t count,
-                                       bool frozen,
+                                       reef_memory_reading reading,
                                        reef_learned_text *out,
                                        float *bits,
                                        reef_line_scorer *scorer,
@@ -107,7 +121,7 @@ static reef_status score_by_new_memory(const reef_model *model,
         reef_cli_progress_show(progress, at + some);
     }
     if (status == REEF_OK) status = reef_line_scorer_learn(scorer, bytes, learned, err);
-    if (status == REEF_OK) status = reef_memory_session_open(&session, memory, frozen, err);
+    if (status == REEF_OK) status = reef_memory_session_open(&session, memory, reading, err);
     if (status == REEF_OK)
         status = reef_memory_session_read(session, bytes + learned, count - learned, NULL,
                                           bits + out->count, err);
@@ -138,7 +152,7 @@ static reef_status score_by_model(reef_model *model,
 // by them.
 static reef_status score_text(const reef_learned_text *text,
                               reef_model *model,
-                              bool frozen,
+                              reef_memory_reading reading,
                               reef_learned_text *out,
                               float **bits,
                               reef_line_scorer *scorer,
@@ -152,7 +166,7 @@ static reef_status score_text(const reef_learned_text *text,
         const uint8_t *bytes = text->bytes + begin;
         size_t count = text->ends[p] - begin;
         status = text->is_sampled ? score_by_model(model, bytes, count, out, *bits, err)
-                                  : score_by_new_memory(model, bytes, count, frozen, out, *bits,
+                                  : score_by_new_memory(model, bytes, count, reading, out, *bits,
                                                         scorer, progress, err);
         begin = text->ends[p];
         progress->done_before = begin;
@@ -230,13 +244,12 @@ reef_status reef_alarm_set(reef_alarm *alarm,
     float *bits = NULL;
     double *scores = NULL;
     reef_scored_lines lines = {0};
-    const bool frozen = reef_cli_text(cli, "frozen") != NULL;
     reef_status status = reef_learned_text_read(&text, model, store, err);
     if (status == REEF_OK) status = reef_line_scorer_new(&scorer, err);
     reef_cli_progress progress;
     reef_cli_progress_start(&progress, "setting the threshold", text.count, "B");
     if (status == REEF_OK)
-        status = score_text(&text, model, frozen, &scored, &bits, scorer, &progress, err);
+        status = score_text(&text, model, reading_of(cli), &scored, &bits, scorer, &progress, err);
     reef_cli_progress_end(&progress);
     if (status != REEF_OK) goto cleanup;
     reef_scored_lines_init(&lines, scorer, scored.bytes, bits, scored.count, 0);

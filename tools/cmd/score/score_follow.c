@@ -97,7 +97,7 @@ typedef struct stream_scorer {
 static reef_status open_model(stream_scorer *scorer, reef_error *err) {
     double begin = reef_seconds();
     reef_status status =
-        reef_cli_model_open(&scorer->model, scorer->cli, scorer->store, scorer->as_of, err);
+        reef_score_model_open(&scorer->model, scorer->cli, scorer->store, scorer->as_of, err);
     scorer->opened = reef_seconds();
     scorer->took = scorer->opened - begin;
     return status;

@@ -149,6 +149,16 @@ void reef_score_explain_json(
 void reef_score_explain_print(
     const uint8_t *line, const float *bits, size_t count, reef_nearest *nearest, bool colours);
 
+/**
+ * Open a state whose memories read as --frozen says: alone, since a fault that is repeated must not
+ * become familiar by what the text said before.
+ */
+REEF_MUST_CHECK reef_status reef_score_model_open(reef_model **out,
+                                                  const reef_cli_call *cli,
+                                                  reef_store *store,
+                                                  const char *as_of,
+                                                  reef_error *err);
+
 // ---- learned_text.c: what a pool has learned ----------------------------------------------------
 //
 // The text that a pool keeps of what it has learned, and how surprising it was.

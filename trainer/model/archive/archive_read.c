@@ -104,7 +104,8 @@ static reef_status expand(reading *r,
     reef_memory_session *session = NULL;
     reef_decoder decoder;
     reef_decoder_init(&decoder, r->archive + piece->at, piece->bytes);
-    reef_status status = reef_memory_session_open(&session, r->memory.memory, false, err);
+    reef_status status =
+        reef_memory_session_open(&session, r->memory.memory, REEF_READ_ADAPTING, err);
     if (status == REEF_OK) status = reef_piece_decode(session, text, bytes, &decoder, work, err);
     reef_memory_session_close(session);
     if (status != REEF_OK || reef_archive_sum(text, bytes) == piece->text_sum) return status;

@@ -52,7 +52,8 @@ static reef_status try_piece(void *context, reef_piece_work *work, size_t piece,
     reef_memory_session *session = NULL;
     reef_encoder encoder;
     reef_encoder_init(&encoder, NULL, 0);
-    reef_status status = reef_memory_session_open(&session, w->memory.memory, false, err);
+    reef_status status =
+        reef_memory_session_open(&session, w->memory.memory, REEF_READ_ADAPTING, err);
     if (status == REEF_OK)
         status = reef_piece_encode(session, text_of(w, piece), trial_bytes(w, (uint32_t)piece),
                                    &encoder, work, err);
@@ -93,7 +94,8 @@ static reef_status code_piece(void *context, reef_piece_work *work, size_t piece
     uint8_t *code = malloc(bytes);
     if (code == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes", bytes);
     reef_encoder_init(&encoder, code, bytes - 1);
-    reef_status status = reef_memory_session_open(&session, w->memory.memory, false, err);
+    reef_status status =
+        reef_memory_session_open(&session, w->memory.memory, REEF_READ_ADAPTING, err);
     if (status == REEF_OK) status = reef_piece_encode(session, text, bytes, &encoder, work, err);
     reef_memory_session_close(session);
     if (status != REEF_OK || encoder.count > encoder.room) {

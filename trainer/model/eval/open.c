@@ -149,7 +149,7 @@ static reef_status open_model(reef_model **out,
     if (options == NULL) options = &defaults;
     // A reader that asked for no limit gets that of the machine.
     reef_residency_init(&model->residency, store, options->memory_bytes);
-    model->recall.frozen = options->frozen;
+    model->recall.reading = options->reading;
     // Borrowed while loading; what is taken from it is moved, not copied.
     model->known = known;
     model->shares = shares && known != NULL;
@@ -197,7 +197,7 @@ reef_status reef_model_open_twin(reef_model **out, const reef_model *of, reef_er
     twin->commit = of->commit;
     twin->network.config = of->network.config;
     reef_residency_init(&twin->residency, of->residency.store, of->residency.memory_bytes);
-    twin->recall.frozen = of->recall.frozen;
+    twin->recall.reading = of->recall.reading;
     // Counting words takes longer than a score.
     twin->scorer = of->scorer;
     twin->scorer_is_lent = of->scorer != NULL;
@@ -290,8 +290,8 @@ reef_status reef_model_warm(reef_model *model, reef_error *err) {
 
 // ---- what there is ------------------------------------------------------------------------------
 
-void reef_model_set_frozen(reef_model *model, bool frozen) {
-    reef_recall_freeze(&model->recall, frozen);
+void reef_model_set_reading(reef_model *model, reef_memory_reading reading) {
+    reef_recall_set_reading(&model->recall, reading);
 }
 
 bool reef_model_inputs(const reef_model *model, double *shares, double *hits) {

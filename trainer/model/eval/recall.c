@@ -37,7 +37,7 @@ void reef_recall_release(reef_recall *recall) {
     free(recall->text);
     free(recall->bits);
     reef_kind_vote_free(recall->vote);
-    *recall = (reef_recall){.frozen = recall->frozen};
+    *recall = (reef_recall){.reading = recall->reading};
 }
 
 reef_status reef_recall_begin(reef_recall *recall, const reef_network *network, reef_error *err) {
@@ -71,10 +71,10 @@ reef_status reef_recall_begin(reef_recall *recall, const reef_network *network, 
     return REEF_OK;
 }
 
-void reef_recall_freeze(reef_recall *recall, bool frozen) {
-    if (recall->frozen == frozen) return;
-    reef_recall_release(recall); // sessions are of one kind or the other
-    recall->frozen = frozen;
+void reef_recall_set_reading(reef_recall *recall, reef_memory_reading reading) {
+    if (recall->reading == reading) return;
+    reef_recall_release(recall); // a session has one for good
+    recall->reading = reading;
 }
 
 bool reef_recall_inputs(const reef_recall *recall, double *shares, double *hits) {
@@ -131,7 +131,7 @@ static reef_status session_before(reef_recall *recall,
     reef_status status = REEF_OK;
     if (recall->sessions[g] == NULL) {
         make_room(recall);
-        status = reef_memory_session_open(&recall->sessions[g], memory, recall->frozen, err);
+        status = reef_memory_session_open(&recall->sessions[g], memory, recall->reading, err);
     } else if (!recall->begun[g]) {
         // Not all of them when a text begins: most would not be asked.
         reef_memory_session_reset(recall->sessions[g]);
@@ -415,7 +415,7 @@ reef_status reef_recall_read(reef_recall *recall,
                              const reef_recall_piece *piece,
                              double *losses,
                              reef_error *err) {
-    // A text that nobody began, since the memories were frozen or thawed within it, begins here.
+    // A text that nobody began, since the reading was changed within it, begins here.
     if (recall->generation_count == 0) {
         reef_status status = reef_recall_begin(recall, network, err);
         if (status != REEF_OK) return status;

@@ -12,11 +12,11 @@
 #include "reef_kind_vote.h"
 #include "reef_model.h"
 
-/** Least weight of a kind that adapts to a text which several kinds answer. */
+/** Least weight of a kind that learns of a text which several kinds answer, what it may. */
 #define REEF_RECALL_ADAPT_WEIGHT 0.02
 
 typedef struct reef_recall {
-    bool frozen; // memories do not adapt to what they read
+    reef_memory_reading reading; // what memories take from a text
     size_t generation_count;
     reef_memory_session **sessions; // (generation_count) NULL: none, or not asked yet
     bool *begun;                    // (generation_count) the text; else another one was its last
@@ -54,7 +54,7 @@ REEF_MUST_CHECK reef_status reef_recall_begin(reef_recall *recall,
 void reef_recall_release(reef_recall *recall); // accepts zeros
 
 /** From the next text on; what was read is forgotten. */
-void reef_recall_freeze(reef_recall *recall, bool frozen);
+void reef_recall_set_reading(reef_recall *recall, reef_memory_reading reading);
 
 /**
  * What each input of the mixers was worth in the text so far, over all memories that answered.

@@ -22,7 +22,7 @@ typedef struct reef_model_options {
      * and released when the process grows beyond it.
      */
     uint64_t memory_bytes;
-    bool frozen; // as reef_model_set_frozen
+    reef_memory_reading reading; // as reef_model_set_reading
 } reef_model_options;
 
 /**
@@ -115,11 +115,12 @@ REEF_API void reef_model_close(reef_model *model); // accepts NULL
  */
 REEF_API void reef_model_unpin(reef_model *model);
 /**
- * Whether context memories adapt to the texts that they read from now on (false: they do, within
- * the text). Within a text that is read piece by piece a change makes a new text begin. Without
- * context memories there is no difference: nothing adapts. Threads: one at a time on a model.
+ * What context memories take from the texts that they read from now on, each for its own length.
+ * Within a text that is read piece by piece a change makes a new text begin. Without context
+ * memories there is no difference: the net is a function of its window. Threads: one at a time on a
+ * model.
  */
-REEF_API void reef_model_set_frozen(reef_model *model, bool frozen);
+REEF_API void reef_model_set_reading(reef_model *model, reef_memory_reading reading);
 REEF_API const reef_config *reef_model_config(const reef_model *model);
 /**
  * The commit that was the last one when the state was read; the state itself may be an earlier one.
@@ -151,7 +152,8 @@ typedef struct reef_score {
 
 /**
  * Loss of a text, read as one stream in windows of the model's context, with gates updated along
- * it. Context memories adapt to it as they read, and forget it afterwards, unless they are frozen.
+ * it. Context memories adapt to it as they read, or as reef_model_set_reading says, and forget it
+ * afterwards.
  * bytes  (count) whole tokens: here as in all questions to a model
  * bits   (tokens) or NULL: written; the surprise of each token given those before it in its window;
  *        bits[0] is 8: nothing came before.
