@@ -67,6 +67,7 @@ need_test_packages() {
     need_command groff groff-base
     need_command mandoc mandoc
     need_command shellcheck shellcheck
+    need_command xz xz-utils
     need_command lintian lintian
     need_command dpkg-shlibdeps dpkg-dev
     have_fuzzer || missing+=(clang libclang-rt-dev)

@@ -24,6 +24,9 @@ static const reef_cli_command COMMANDS[] = {
     {"context", "TRAIN HELD [TRAIN HELD ...]", 2, -1, 0,
      "a context memory on texts: losses, speed and space", &reef_lab_context_manual,
      reef_lab_context},
+    {"stream", "STREAM HELD", 2, 2, CLI_CONFIG | CLI_THREADS,
+     "what a pool learns of a large stream, beside compressors", &reef_lab_stream_manual,
+     reef_lab_stream},
 };
 
 #define COMMAND_COUNT (sizeof(COMMANDS) / sizeof(COMMANDS[0]))
@@ -150,7 +153,7 @@ static void print_commands(void) {
     for (size_t i = 0; i < COMMAND_COUNT; i++) print_examples(COMMANDS[i].manual->example);
 }
 
-static void print_help(const reef_cli_command *command) {
+static void print_help(const reef_cli_command *command, bool all) {
     reef_cli_options list;
     printf("reef-lab %s: %s\n\nusage: reef-lab %s %s[OPTIONS] %s\n\n%s\n\noptions:\n",
            command->name, command->summary, command->name,
@@ -158,8 +161,11 @@ static void print_help(const reef_cli_command *command) {
     reef_cli_options_init(&list, command);
     for (size_t i = 0; i < list.count; i++) {
         const reef_cli_option *option = &list.options[i];
+        bool of_init =
+            (command->traits & CLI_CONFIG) && reef_cli_config_field(option->name) != NULL;
+        if (of_init && !all) continue;
         char *left = reef_cli_format("--%s %s", option->name, option->value ? option->value : "");
-        printf("  %-20s%s\n", left, option->help);
+        printf("  %-19s %s\n", left, option->help);
         free(left);
     }
     reef_cli_options_release(&list);
@@ -178,7 +184,7 @@ static reef_status run(reef_cli_call *cli, int argc, char **argv, reef_error *er
     reef_status status = reef_cli_parse(cli, command, argc - 1, argv + 1, &help, err);
     if (status != REEF_OK) return status;
     if (help) {
-        print_help(command);
+        print_help(command, reef_cli_text(cli, "help-all") != NULL);
         return REEF_OK;
     }
     status = reef_program_choose_kernels(err);

@@ -19,7 +19,8 @@
     X(step)                                                                                        \
     X(usage)                                                                                       \
     X(flops)                                                                                       \
-    X(context)
+    X(context)                                                                                     \
+    X(stream)
 
 #define LAB_DECLARE(command)                                                                       \
     REEF_MUST_CHECK reef_status reef_lab_##command(reef_cli_call *cli, reef_error *err);           \

@@ -81,6 +81,23 @@ REEF_MUST_CHECK reef_status reef_svg_write(const char *path,
                                            void (*draw)(FILE *out, const void *context),
                                            const void *context,
                                            reef_error *err);
+/** `dashes` as SVG has them, or NULL. */
+void reef_svg_line(FILE *out,
+                   double x1,
+                   double y1,
+                   double x2,
+                   double y2,
+                   const char *colour,
+                   double width,
+                   const char *dashes);
+/** `anchor`: which part of the text is at `x`: start, middle or end. */
+void reef_svg_text(FILE *out,
+                   double x,
+                   double y,
+                   double size,
+                   const char *anchor,
+                   const char *colour,
+                   const char *text);
 /** A sentence on the page, pale; `x`, `y` where it begins. */
 void reef_svg_sentence(FILE *out, double x, double y, const char *text);
 

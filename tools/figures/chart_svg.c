@@ -26,14 +26,14 @@
 #define NUMBER_ROOM 28.0
 #define SVG_CHARACTER 8.2 // width of one in text of size 15, rather more than less
 
-static void put_line(FILE *out,
-                     double x1,
-                     double y1,
-                     double x2,
-                     double y2,
-                     const char *colour,
-                     double width,
-                     const char *dashes) {
+void reef_svg_line(FILE *out,
+                   double x1,
+                   double y1,
+                   double x2,
+                   double y2,
+                   const char *colour,
+                   double width,
+                   const char *dashes) {
     fprintf(
         out,
         "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" stroke=\"%s\" stroke-width=\"%.2f\"",
@@ -73,13 +73,13 @@ static void escape(FILE *out, const char *text) {
     free(printable);
 }
 
-static void put_text(FILE *out,
-                     double x,
-                     double y,
-                     double size,
-                     const char *anchor,
-                     const char *colour,
-                     const char *text) {
+void reef_svg_text(FILE *out,
+                   double x,
+                   double y,
+                   double size,
+                   const char *anchor,
+                   const char *colour,
+                   const char *text) {
     fprintf(out, "<text x=\"%.2f\" y=\"%.2f\" font-size=\"%.0f\" text-anchor=\"%s\" fill=\"%s\">",
             x, y, size, anchor, colour);
     escape(out, text);
@@ -96,7 +96,7 @@ static void put_text_upwards(FILE *out, double x, double y, double size, const c
 }
 
 void reef_svg_sentence(FILE *out, double x, double y, const char *text) {
-    put_text(out, x, y, 17, "start", SVG_PALE, text);
+    reef_svg_text(out, x, y, 17, "start", SVG_PALE, text);
 }
 
 reef_status reef_svg_write(const char *path,
@@ -194,26 +194,26 @@ static void draw_axes(FILE *out, const axes *a, const reef_loss_chart *chart) {
     for (int i = 0; i * y_tick <= a->y_max + y_tick / 2; i++) {
         double bits = i * y_tick;
         snprintf(label, sizeof(label), "%g", bits);
-        put_line(out, a->left, page_y(a, bits), a->left + a->width, page_y(a, bits), SVG_GRID, 1,
-                 NULL);
-        put_text(out, a->left - 10, page_y(a, bits) + 5, TEXT_SIZE, "end", SVG_INK, label);
+        reef_svg_line(out, a->left, page_y(a, bits), a->left + a->width, page_y(a, bits), SVG_GRID,
+                      1, NULL);
+        reef_svg_text(out, a->left - 10, page_y(a, bits) + 5, TEXT_SIZE, "end", SVG_INK, label);
     }
     for (int i = 0; i * x_tick * unit <= a->x_max * 1.0001; i++) {
         double at = i * x_tick;
         double x = page_x(a, at * unit);
         snprintf(label, sizeof(label), "%g", at);
-        put_line(out, x, a->top + a->height, x, a->top + a->height + 6, SVG_PALE, 1, NULL);
-        put_text(out, x, a->top + a->height + 23, TEXT_SIZE, "middle", SVG_INK, label);
+        reef_svg_line(out, x, a->top + a->height, x, a->top + a->height + 6, SVG_PALE, 1, NULL);
+        reef_svg_text(out, x, a->top + a->height + 23, TEXT_SIZE, "middle", SVG_INK, label);
     }
     char *title = reef_cli_format("position in the stream (%s)", units);
-    put_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle", SVG_INK,
-             title);
+    reef_svg_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle",
+                  SVG_INK, title);
     free(title);
     put_text_upwards(out, a->left - 46, a->top + a->height / 2, TEXT_SIZE, a->title);
     if (a->peak <= a->y_max) return;
     char note[512];
     snprintf(note, sizeof(note), "cut off at %g; the highest is %.1f", a->y_max, a->peak);
-    put_text(out, a->left + a->width, a->top - 56, TEXT_SIZE, "end", SVG_PALE, note);
+    reef_svg_text(out, a->left + a->width, a->top - 56, TEXT_SIZE, "end", SVG_PALE, note);
 }
 
 static void draw_curve(FILE *out,
@@ -259,16 +259,16 @@ static void draw_boundaries(FILE *out, const axes *a, const reef_loss_chart *cha
     for (size_t i = 0; i < chart->found_count; i++) {
         double x = page_x(a, (double)chart->found[i]), middle = label_x(a, chart, i, room);
         char label[CLI_WORD_BYTES];
-        put_line(out, x, a->top - 8, x, bottom, FOUND_COLOUR, 2.5, NULL);
+        reef_svg_line(out, x, a->top - 8, x, bottom, FOUND_COLOUR, 2.5, NULL);
         if (middle - labelled < room) continue; // the next number would lie on this one
         snprintf(label, sizeof(label), "%s%zu", fit ? "generation " : "", i + 1);
-        put_text(out, middle, a->top - 14, TEXT_SIZE, "middle", FOUND_COLOUR, label);
+        reef_svg_text(out, middle, a->top - 14, TEXT_SIZE, "middle", FOUND_COLOUR, label);
         labelled = middle;
     }
     // Dashed and on top: where both fall together, both are seen.
     for (size_t i = 0; i < chart->truth_count; i++) {
         double x = page_x(a, (double)chart->truth[i]);
-        put_line(out, x, a->top, x, bottom + 6, TRUTH_COLOUR, 2, "7 9");
+        reef_svg_line(out, x, a->top, x, bottom + 6, TRUTH_COLOUR, 2, "7 9");
     }
 }
 
@@ -288,8 +288,8 @@ static void draw_legend(FILE *out, const axes *a, const reef_loss_chart *chart) 
     double x = a->left, y = a->top - 40;
     for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
         if (!items[i].shown) continue;
-        put_line(out, x, y, x + 32, y, items[i].colour, items[i].width, items[i].dashes);
-        put_text(out, x + 40, y + 5, TEXT_SIZE, "start", SVG_INK, items[i].text);
+        reef_svg_line(out, x, y, x + 32, y, items[i].colour, items[i].width, items[i].dashes);
+        reef_svg_text(out, x + 40, y + 5, TEXT_SIZE, "start", SVG_INK, items[i].text);
         x += 70 + SVG_CHARACTER * (double)reef_cli_width(items[i].text);
     }
 }
@@ -297,8 +297,8 @@ static void draw_legend(FILE *out, const axes *a, const reef_loss_chart *chart) 
 void reef_chart_loss_svg(FILE *out, const reef_loss_chart *chart, reef_chart_box box) {
     axes a = fit_axes(chart, box);
     double *smooth = reef_chart_smooth(chart->points, chart->count);
-    put_text(out, a.left, box.y + 18, TITLE_SIZE, "start", SVG_INK,
-             "Loss over the stream, before each batch is trained on");
+    reef_svg_text(out, a.left, box.y + 18, TITLE_SIZE, "start", SVG_INK,
+                  "Loss over the stream, before each batch is trained on");
     draw_axes(out, &a, chart);
     draw_curve(out, &a, chart, NULL, RAW_COLOUR, 1);
     draw_curve(out, &a, chart, smooth, SMOOTH_COLOUR, 2.5);
@@ -333,8 +333,8 @@ static void draw_cell(FILE *out, reef_chart_box cell, double bits, double share,
     double inset = own ? 3 : 1;
     put_rect(out, cell.x + inset, cell.y + inset, cell.width - 2 * inset, cell.height - 2 * inset,
              colour, own ? FOUND_COLOUR : NULL);
-    put_text(out, cell.x + cell.width / 2, cell.y + cell.height / 2 + 6, TEXT_SIZE + 2, "middle",
-             share > 0.45 ? "#ffffff" : SVG_INK, text);
+    reef_svg_text(out, cell.x + cell.width / 2, cell.y + cell.height / 2 + 6, TEXT_SIZE + 2,
+                  "middle", share > 0.45 ? "#ffffff" : SVG_INK, text);
 }
 
 void reef_chart_matrix_svg(FILE *out,
@@ -347,11 +347,11 @@ void reef_chart_matrix_svg(FILE *out,
         low = fmin(low, matrix->bits[i]);
         high = fmax(high, matrix->bits[i]);
     }
-    put_text(out, box.x + LEFT_MARGIN, box.y + 18, TITLE_SIZE, "start", SVG_INK,
-             "Bits per byte on held-out text, by state of the model");
-    put_text(out, box.x + LEFT_MARGIN, box.y + 42, TEXT_SIZE, "start", SVG_PALE,
-             "outlined: the generation in which the domain was learned; "
-             "below it, anything above its number is forgotten");
+    reef_svg_text(out, box.x + LEFT_MARGIN, box.y + 18, TITLE_SIZE, "start", SVG_INK,
+                  "Bits per byte on held-out text, by state of the model");
+    reef_svg_text(out, box.x + LEFT_MARGIN, box.y + 42, TEXT_SIZE, "start", SVG_PALE,
+                  "outlined: the generation in which the domain was learned; "
+                  "below it, anything above its number is forgotten");
     double left = box.x + LEFT_MARGIN + ROW_NAME_WIDTH, top = box.y + HEAD_HEIGHT;
     double width =
         (box.width - LEFT_MARGIN - ROW_NAME_WIDTH - RIGHT_MARGIN) / (double)matrix->columns;
@@ -359,15 +359,15 @@ void reef_chart_matrix_svg(FILE *out,
     for (size_t j = 0; j < matrix->columns; j++) {
         // Cut to the width of a column: names of kinds can be long.
         char *name = reef_cli_cut(names[j], (size_t)(width / SVG_CHARACTER));
-        put_text(out, left + width * ((double)j + 0.5), top - 8, TEXT_SIZE, "middle", SVG_INK,
-                 name);
+        reef_svg_text(out, left + width * ((double)j + 0.5), top - 8, TEXT_SIZE, "middle", SVG_INK,
+                      name);
         free(name);
     }
     for (size_t row = 0; row < matrix->rows; row++) {
         char name[CLI_WORD_BYTES];
         double y = top + height * (double)row;
-        put_text(out, left - 12, y + height / 2 + 5, TEXT_SIZE, "end", SVG_INK,
-                 reef_matrix_row_name(matrix, row, name));
+        reef_svg_text(out, left - 12, y + height / 2 + 5, TEXT_SIZE, "end", SVG_INK,
+                      reef_matrix_row_name(matrix, row, name));
         for (size_t j = 0; j < matrix->columns; j++) {
             double bits = reef_matrix_at(matrix, row, j);
             reef_chart_box cell = {left + width * (double)j, y, width, height};
