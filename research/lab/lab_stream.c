@@ -537,9 +537,14 @@ static void print_rows(const json_t *rows, bool rivals, const column *columns, s
         for (size_t c = 0; c < count; c++) print_cell(table, row, &columns[c]);
         shown++;
     }
+    if (shown > 0 && rivals) printf("\n");
     if (shown > 0) reef_cli_table_print(table, stdout);
-    if (shown > 0) printf("\n");
     reef_cli_table_free(table);
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
 }
 
 static reef_status reply(const stream *s, reef_error *err) {
@@ -548,8 +553,8 @@ static reef_status reply(const stream *s, reef_error *err) {
     reef_status status = REEF_OK;
     if (threads == 0) threads = (size_t)sysconf(_SC_NPROCESSORS_ONLN);
     if (svg != NULL && count > 0) {
-        char *title = reef_cli_format("Bits per byte of %s, held out, while %s is learned",
-                                      s->held.path, s->text.path);
+        char *title = reef_cli_format("Bits per byte of %s after %s", base_name(s->held.path),
+                                      base_name(s->text.path));
         status = reef_lab_curves_svg(svg, title, s->rows, err);
         free(title);
     }

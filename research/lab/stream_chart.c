@@ -1,4 +1,5 @@
-// See lab_stream.h: curves as text and as SVG.
+// See lab_stream.h: curves as text and as SVG. What is frozen lies far above the rest, where
+// differences of the rest could not be seen: it has a panel of its own.
 #include "chart.h"
 #include "lab_stream.h"
 
@@ -11,10 +12,10 @@ static const struct {
     char letter;
 } CURVES[] = {
     {"adapting", "", "held_out_bits_per_byte", "#1d5fa3", NULL, 'o'},
-    {"frozen", "", "frozen_bits_per_byte", "#c8402f", NULL, 'f'},
     {"zpaq", "zpaq", "held_out_bits_per_byte", "#3a7d44", "7 6", 'z'},
     {"ppmd", "ppmd", "held_out_bits_per_byte", "#8a5fb0", "7 6", 'p'},
     {"xz", "xz", "held_out_bits_per_byte", "#b07a1e", "7 6", 'x'},
+    {"frozen", "", "frozen_bits_per_byte", "#c8402f", NULL, 'f'},
 };
 #define CURVE_COUNT (sizeof(CURVES) / sizeof(CURVES[0]))
 
@@ -30,17 +31,25 @@ static bool next(const json_t *rows, size_t curve, size_t *i, double *bytes, dou
     return false;
 }
 
+static const struct {
+    const char *title;
+    size_t first, end; // of CURVES
+} PANELS[] = {{"adapting", 0, CURVE_COUNT - 1}, {"frozen", CURVE_COUNT - 1, CURVE_COUNT}};
+#define PANEL_COUNT (sizeof(PANELS) / sizeof(PANELS[0]))
+
 typedef struct range {
     double log_min, log_max, bits_min, bits_max, tick;
 } range;
 
-static range fit(const json_t *rows, int ticks) {
+// Bytes are those of all panels.
+static range fit(const json_t *rows, size_t panel, int ticks) {
     range r = {.log_min = INFINITY, .log_max = -INFINITY, .bits_min = INFINITY, .bits_max = 0};
     double bytes, bits;
     for (size_t c = 0; c < CURVE_COUNT; c++)
         for (size_t i = 0; next(rows, c, &i, &bytes, &bits);) {
             r.log_min = fmin(r.log_min, log(bytes));
             r.log_max = fmax(r.log_max, log(bytes));
+            if (c < PANELS[panel].first || c >= PANELS[panel].end) continue;
             r.bits_min = fmin(r.bits_min, bits);
             r.bits_max = fmax(r.bits_max, bits);
         }
@@ -64,14 +73,14 @@ static double share_y(const range *r, double bits) {
 // ---- text ---------------------------------------------------------------------------------------
 
 #define COLUMNS 64
-#define ROWS 17
+#define ROWS 13
 
-void reef_lab_curves_print(const json_t *rows) {
+static void print_panel(const json_t *rows, size_t panel) {
     char cells[ROWS][COLUMNS + 1], left[CLI_WORD_BYTES], right[CLI_WORD_BYTES];
-    char *legend = reef_cli_format("%s", "");
-    const range r = fit(rows, 4);
+    const range r = fit(rows, panel, 4);
     memset(cells, ' ', sizeof(cells));
-    for (size_t c = 0; c < CURVE_COUNT; c++) {
+    printf("\nbits per byte, held out:");
+    for (size_t c = PANELS[panel].first; c < PANELS[panel].end; c++) {
         double bytes, bits;
         size_t i = 0, count = 0;
         for (; next(rows, c, &i, &bytes, &bits); count++) {
@@ -79,9 +88,9 @@ void reef_lab_curves_print(const json_t *rows) {
                                [lround((COLUMNS - 1) * share_x(&r, bytes))];
             if (*cell == ' ') *cell = CURVES[c].letter; // the first stays on top
         }
-        if (count > 0) reef_cli_append(&legend, "  %c %s", CURVES[c].letter, CURVES[c].name);
+        if (count > 0) printf("  %c %s", CURVES[c].letter, CURVES[c].name);
     }
-    printf("bits per byte, held out\n");
+    printf("\n");
     for (int row = 0; row < ROWS; row++) {
         double bits = r.bits_max - (r.bits_max - r.bits_min) * row / (ROWS - 1);
         char *label = row % 4 == 0 ? reef_cli_format("%.3f", bits) : NULL;
@@ -90,14 +99,17 @@ void reef_lab_curves_print(const json_t *rows) {
     }
     reef_cli_bytes((uint64_t)llround(exp(r.log_min)), left);
     reef_cli_bytes((uint64_t)llround(exp(r.log_max)), right);
-    printf("           %s%*s\n         %s\n", left, COLUMNS - (int)strlen(left), right, legend);
-    free(legend);
+    printf("           %s%*s\n", left, COLUMNS - (int)strlen(left), right);
+}
+
+void reef_lab_curves_print(const json_t *rows) {
+    for (size_t panel = 0; panel < PANEL_COUNT; panel++) print_panel(rows, panel);
 }
 
 // ---- SVG ----------------------------------------------------------------------------------------
 
 #define PAGE_WIDTH 900.0
-#define PAGE_HEIGHT 560.0
+#define PANEL_HEIGHT 420.0
 #define LEFT 76.0
 #define RIGHT 44.0
 #define TOP 84.0
@@ -110,7 +122,9 @@ void reef_lab_curves_print(const json_t *rows) {
 typedef struct page {
     const char *title;
     const json_t *rows;
+    // Of the panel that is being drawn:
     range range;
+    double top, bottom;
 } page;
 
 static double page_x(const page *p, double bytes) {
@@ -118,12 +132,12 @@ static double page_x(const page *p, double bytes) {
 }
 
 static double page_y(const page *p, double bits) {
-    return TOP + (PAGE_HEIGHT - TOP - BOTTOM) * share_y(&p->range, bits);
+    return p->top + (p->bottom - p->top) * share_y(&p->range, bits);
 }
 
 static void draw_axes(FILE *out, const page *p) {
     const range *r = &p->range;
-    const double bottom = PAGE_HEIGHT - BOTTOM;
+    const double bottom = p->bottom;
     char label[CLI_WORD_BYTES];
     for (int i = 0; r->bits_min + i * r->tick <= r->bits_max + r->tick / 2; i++) {
         double value = r->bits_min + i * r->tick, y = page_y(p, value);
@@ -144,27 +158,37 @@ static void draw_axes(FILE *out, const page *p) {
     reef_svg_text(out, PAGE_WIDTH / 2, bottom + 50, TEXT_SIZE, "middle", INK, "bytes learned");
 }
 
+static void draw_curve(FILE *out, const page *p, size_t c, double *legend) {
+    double x_before = NAN, y_before = NAN, bytes, bits;
+    for (size_t i = 0; next(p->rows, c, &i, &bytes, &bits);) {
+        double x = page_x(p, bytes), y = page_y(p, bits);
+        fprintf(out, "<circle cx=\"%.2f\" cy=\"%.2f\" r=\"4\" fill=\"%s\"/>\n", x, y,
+                CURVES[c].colour);
+        if (!isnan(x_before))
+            reef_svg_line(out, x_before, y_before, x, y, CURVES[c].colour, 2.5, CURVES[c].dashes);
+        x_before = x;
+        y_before = y;
+    }
+    if (isnan(x_before)) return;
+    double y = p->top - 28;
+    reef_svg_line(out, *legend, y, *legend + 32, y, CURVES[c].colour, 2.5, CURVES[c].dashes);
+    reef_svg_text(out, *legend + 40, y + 5, TEXT_SIZE, "start", INK, CURVES[c].name);
+    *legend += 70 + 8.2 * (double)strlen(CURVES[c].name);
+}
+
 static void draw_page(FILE *out, const void *context) {
-    const page *p = context;
-    double legend = LEFT, bytes, bits;
-    reef_svg_text(out, LEFT, 28, 18, "start", INK, p->title);
-    draw_axes(out, p);
-    for (size_t c = 0; c < CURVE_COUNT; c++) {
-        double x_before = NAN, y_before = NAN;
-        for (size_t i = 0; next(p->rows, c, &i, &bytes, &bits);) {
-            double x = page_x(p, bytes), y = page_y(p, bits);
-            fprintf(out, "<circle cx=\"%.2f\" cy=\"%.2f\" r=\"4\" fill=\"%s\"/>\n", x, y,
-                    CURVES[c].colour);
-            if (!isnan(x_before))
-                reef_svg_line(out, x_before, y_before, x, y, CURVES[c].colour, 2.5,
-                              CURVES[c].dashes);
-            x_before = x;
-            y_before = y;
-        }
-        if (isnan(x_before)) continue;
-        reef_svg_line(out, legend, 56, legend + 32, 56, CURVES[c].colour, 2.5, CURVES[c].dashes);
-        reef_svg_text(out, legend + 40, 61, TEXT_SIZE, "start", INK, CURVES[c].name);
-        legend += 70 + 8.2 * (double)strlen(CURVES[c].name);
+    page p = *(const page *)context;
+    for (size_t panel = 0; panel < PANEL_COUNT; panel++) {
+        double legend = LEFT;
+        p.range = fit(p.rows, panel, 6);
+        p.top = PANEL_HEIGHT * (double)panel + TOP;
+        p.bottom = PANEL_HEIGHT * (double)(panel + 1) - BOTTOM;
+        char *title = reef_cli_format("%s, %s", p.title, PANELS[panel].title);
+        reef_svg_text(out, LEFT, p.top - 56, 18, "start", INK, title);
+        free(title);
+        draw_axes(out, &p);
+        for (size_t c = PANELS[panel].first; c < PANELS[panel].end; c++)
+            draw_curve(out, &p, c, &legend);
     }
 }
 
@@ -172,6 +196,6 @@ reef_status reef_lab_curves_svg(const char *path,
                                 const char *title,
                                 const json_t *rows,
                                 reef_error *err) {
-    const page p = {title, rows, fit(rows, 8)};
-    return reef_svg_write(path, PAGE_WIDTH, PAGE_HEIGHT, draw_page, &p, err);
+    return reef_svg_write(path, PAGE_WIDTH, PANEL_HEIGHT * (double)PANEL_COUNT, draw_page,
+                          &(page){.title = title, .rows = rows}, err);
 }
