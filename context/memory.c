@@ -148,6 +148,12 @@ uint64_t reef_memory_learned_bytes(const reef_memory *memory) {
     return memory->predictor.learned_bytes;
 }
 
+uint64_t reef_memory_bytes(const reef_memory *memory) {
+    const reef_memory_sizes sizes = reef_memory_sizes_of(memory);
+    const reef_predictor *p = &memory->predictor;
+    return reef_memory_sizes_bytes(&sizes) + (p->net != NULL ? sizeof(*p->net) : 0);
+}
+
 size_t reef_memory_text(const reef_memory *memory, uint8_t *out, size_t count) {
     const reef_text_ring *text = &memory->predictor.text;
     if (out == NULL) return text->kept;
@@ -179,10 +185,9 @@ uint64_t reef_memory_trees_used(const uint8_t *lines, size_t count) {
 
 void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out) {
     const reef_predictor *p = &memory->predictor;
-    const reef_memory_sizes sizes = reef_memory_sizes_of(memory);
     *out = (reef_memory_stats){
         .learned_bytes = p->learned_bytes,
-        .bytes = reef_memory_sizes_bytes(&sizes) + (p->net != NULL ? sizeof(*p->net) : 0),
+        .bytes = reef_memory_bytes(memory),
         .bytes_max = memory->bytes_max,
         .cells = p->cells.count * REEF_CELLS_A_LINE,
         .trees = p->slots.count * REEF_SLOTS_A_LINE,

@@ -62,42 +62,14 @@ static reef_status check_divided(const reef_trainer *trainer, reef_error *err) {
         reef_store_path(trainer->store), shard->count, what);
 }
 
-#define OPEN_MAX_DEFAULT 24
-
-// What they may take in the end: memories grow with what they learn.
-static reef_status choose_open_max(reef_trainer *trainer, reef_error *err) {
-    uint64_t each = trainer->network.config.context_memory,
-             has = trainer->net.residency.memory_bytes;
-    uint64_t room = each > 0 ? has / each : UINT32_MAX;
-    uint32_t *open_max = &trainer->options.open_max;
-    if (*open_max > 0 && *open_max < REEF_OPEN_MIN)
-        return reef_fail(err, REEF_ERR_INVALID, "open_max %" PRIu32 " is less than %u", *open_max,
-                         REEF_OPEN_MIN);
-    if (*open_max > room)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "open_max %" PRIu32 ": so many memories of %" PRIu64
-                         " MiB do not fit in %" PRIu64 " MiB; %" PRIu64 " do",
-                         *open_max, each >> 20, has >> 20, room);
-    if (room == 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "not one context memory of %" PRIu64 " MiB fits in %" PRIu64
-                         " MiB: give more memory",
-                         each >> 20, has >> 20);
-    if (*open_max > 0) return REEF_OK;
-    if (room < REEF_OPEN_MIN) room = REEF_OPEN_MIN; // fewer do not work, and most stay smaller
-    *open_max = room < OPEN_MAX_DEFAULT ? (uint32_t)room : OPEN_MAX_DEFAULT;
-    return REEF_OK;
-}
-
 // Which memories are held decides which are read: by all, at the same points.
-static void agree_on_open_max(reef_trainer *trainer) {
-    uint32_t each[REEF_RANKS_MAX], *open_max = &trainer->options.open_max;
+static void agree_on_room(reef_trainer *trainer) {
+    uint64_t each[REEF_RANKS_MAX], *room = &trainer->kinds.room;
     size_t count = reef_ranks_count(trainer->options.ranks);
-    if (count == 1) return;
-    each[reef_ranks_rank(trainer->options.ranks)] = *open_max;
+    each[reef_ranks_rank(trainer->options.ranks)] = *room;
     reef_divided_tell(trainer->options.ranks, each, sizeof(*each));
     for (size_t r = 0; r < count; r++)
-        if (each[r] < *open_max) *open_max = each[r];
+        if (each[r] < *room) *room = each[r];
 }
 
 // To recover kinds it is read with the others.
@@ -123,7 +95,7 @@ static reef_status load_together(reef_trainer *trainer,
         return status == REEF_OK ? load_open_memory(trainer, txn, err) : status;
     status = reef_divided_meet(trainer, status, err);
     if (status != REEF_OK || trainer->network.config.context_memory == 0) return status;
-    agree_on_open_max(trainer);
+    agree_on_room(trainer);
     reef_divided_gather(trainer, txn);
     reef_generation *open = reef_open_generation(trainer);
     status = reef_checkpoint_read_memory(txn, open->info.generation, &open->memory, err);
@@ -139,7 +111,6 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     status = reef_config_read(txn, &trainer->network.config, err);
     if (status == REEF_OK) status = check_shard(trainer, txn, err);
     if (status == REEF_OK) status = check_divided(trainer, err);
-    if (status == REEF_OK) status = choose_open_max(trainer, err);
     if (status == REEF_OK) status = reef_trainer_allocate(trainer, err);
     // The order is that of dependence: gates need generations, the state needs gates, and memories
     // of kinds the state.
@@ -176,6 +147,7 @@ reef_status reef_trainer_open(reef_trainer **out,
     trainer->store = store;
     if (options != NULL) trainer->options = *options;
     reef_residency_init(&trainer->net.residency, store, trainer->options.memory_bytes);
+    trainer->kinds.room = trainer->net.residency.memory_bytes / 2;
     reef_status status = load_trainer(trainer, err);
     if (status == REEF_OK) {
         *out = trainer;

@@ -97,6 +97,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_learn(reef_memory *memory,
 /** How many bytes it has learned. */
 REEF_API uint64_t reef_memory_learned_bytes(const reef_memory *memory);
 
+/** Bytes of memory that it takes now, all of it. */
+REEF_API uint64_t reef_memory_bytes(const reef_memory *memory);
+
 /**
  * Copy the newest `count` bytes of the stream that it keeps, or all of them where they are fewer,
  * the oldest first. Returns how many; `out` NULL only asks how many it keeps.

@@ -20,8 +20,6 @@
 
 static const reef_cli_option OPTIONS[] = {
     {"commit-steps", "N", "commit after so many steps (default 50; 0: by time only)"},
-    {"open-max", "N",
-     "kinds whose context memories are held at once (default 24, or as many as fit in --memory)"},
     {"pool-max", "SIZE", "what the pool's records may take: then the oldest states are given up"},
     {0},
 };
@@ -176,7 +174,7 @@ typedef struct train {
     reef_cli_pool pool; // its store is open for writing
     reef_trainer *trainer;
     stream stream;
-    uint64_t commit_steps, open_max, pool_max;
+    uint64_t commit_steps, pool_max;
     uint64_t steps;              // since the last commit
     double committed;            // when that was
     bool dirty;                  // something was accepted since
@@ -189,9 +187,6 @@ static reef_status read_request(train *t, reef_error *err) {
     const char *pool_max = reef_cli_text(t->cli, "pool-max");
     reef_status status =
         reef_cli_integer(t->cli, "commit-steps", 0, COMMIT_STEPS_MAX, &t->commit_steps, err);
-    if (status == REEF_OK)
-        status =
-            reef_cli_integer(t->cli, "open-max", REEF_OPEN_MIN, REEF_OPEN_MAX, &t->open_max, err);
     if (status == REEF_OK && pool_max != NULL &&
         reef_memory_parse(pool_max, &t->pool_max, NULL) != REEF_OK)
         status = reef_fail(err, REEF_ERR_INVALID, "--pool-max %.80s is not a size such as 20G",
@@ -218,7 +213,6 @@ static reef_status open_trainer(train *t, reef_error *err) {
         reef_trainer_open(&t->trainer, t->pool.store,
                           &(reef_trainer_options){.threads = t->cli->threads,
                                                   .memory_bytes = t->cli->memory_bytes,
-                                                  .open_max = (uint32_t)t->open_max,
                                                   .pool_max = t->pool_max},
                           err);
     return status == REEF_OK ? stream_seek(&t->stream, t->trainer, err) : status;

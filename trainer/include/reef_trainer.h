@@ -32,15 +32,11 @@ typedef struct reef_trainer reef_trainer;
 /** Something worth telling that happened in training. `json` is also what the timeline holds. */
 typedef void (*reef_trainer_on_event)(void *context, const char *json);
 
-#define REEF_OPEN_MIN 2u // of open_max: where a kind ends and another begins both are needed
-#define REEF_OPEN_MAX 65536u
-
 typedef struct reef_trainer_options {
-    size_t threads;        // 0: one per core
-    uint64_t memory_bytes; // as in reef_model_options
-    // Kinds whose memories are held at once; 0: as many as fit in memory_bytes, from REEF_OPEN_MIN
-    // to 24. It changes no bit.
-    uint32_t open_max;
+    size_t threads; // 0: one per core
+    // As in reef_model_options. Memories of kinds that rest take at most half of it together; the
+    // last two always stay. It changes no bit.
+    uint64_t memory_bytes;
     // Open it although kinds are damaged, for reef_trainer_kinds_recover alone.
     bool recovers_kinds;
     uint64_t pool_max; // bytes that the pool may take, see reef_trainer_set_pool_max; 0: no bound
@@ -58,8 +54,7 @@ typedef struct reef_trainer_options {
  * trainer. Bytes that were accepted but not yet trained are part of the commit and are taken up
  * again.
  *
- * Errors: INVALID open_max is below REEF_OPEN_MIN, or so many memories do not fit in memory_bytes,
- * or not one does; the pool is a shard, and no ranks were given.
+ * Errors: INVALID the pool is a shard, and no ranks were given.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_open(reef_trainer **out,
                                                        reef_store *store,

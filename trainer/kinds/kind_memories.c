@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LAST_STAY 2 // memories, however large: where a kind ends and another begins both are needed
+
 bool reef_kinds_may_return(const reef_trainer *trainer) {
     return trainer->network.config.context_memory > 0 && trainer->store != NULL;
 }
@@ -24,19 +26,30 @@ static bool is_loaded(const reef_kind_head *head) {
     return head->visit.memory.memory != NULL;
 }
 
-// Release the memory that was used longest ago, if all of it is stored. The last two always stay.
-static void make_room(reef_trainer *trainer) {
+// The memory that was used longest ago, if together they take more than their room. NULL: they do
+// not, or it is one of the last `stay` that were used. What is not stored cannot be released: until
+// it is, there may be more.
+static reef_kind_head *find_spare(reef_trainer *trainer, size_t stay) {
     reef_kind_head *oldest = NULL;
-    size_t loaded = 0;
+    uint64_t bytes = 0;
+    size_t later = 0;
     for (size_t i = 0; i < trainer->kinds.head_count; i++) {
         reef_kind_head *head = &trainer->kinds.heads[i];
         if (!is_loaded(head)) continue;
-        loaded++;
+        bytes += reef_memory_bytes(head->visit.memory.memory);
         if (head->stored && (oldest == NULL || head->used_at < oldest->used_at)) oldest = head;
     }
-    // While commits fail there may be more: what is not stored cannot be released.
-    if (loaded >= trainer->options.open_max && oldest != NULL)
-        reef_generation_memory_release(&oldest->visit.memory);
+    if (oldest == NULL || bytes <= trainer->kinds.room) return NULL;
+    for (size_t i = 0; i < trainer->kinds.head_count; i++) {
+        const reef_kind_head *head = &trainer->kinds.heads[i];
+        later += is_loaded(head) && head->used_at > oldest->used_at;
+    }
+    return later >= stay ? oldest : NULL;
+}
+
+static void make_room(reef_trainer *trainer, size_t stay) {
+    for (reef_kind_head *spare; (spare = find_spare(trainer, stay)) != NULL;)
+        reef_generation_memory_release(&spare->visit.memory);
 }
 
 // Keep only the part of the tail that the open generation holds.
@@ -86,7 +99,7 @@ static reef_status load_head(reef_trainer *trainer, reef_kind_head *head, reef_e
     uint32_t kind = head->visit.kind;
     const reef_generation *sealed = trainer->network.generations[kind];
     reef_generation_memory *m = &head->visit.memory;
-    make_room(trainer);
+    make_room(trainer, 1);
     reef_status status = REEF_OK;
     if (!sealed->stored && sealed->memory.memory != NULL)
         status = copy_sealed(m, sealed, err);
@@ -98,6 +111,7 @@ static reef_status load_head(reef_trainer *trainer, reef_kind_head *head, reef_e
         status = reef_fail(err, REEF_ERR_CORRUPT,
                            "the memory of kind %" PRIu32 " is not that of the last commit", kind);
     if (status != REEF_OK) reef_generation_memory_release(m);
+    make_room(trainer, LAST_STAY);
     return status;
 }
 
@@ -129,8 +143,9 @@ static reef_status loaded_head(reef_trainer *trainer,
                                reef_kind_head **out,
                                reef_error *err) {
     reef_status status = find_or_add(trainer, kind, out, err);
-    if (status == REEF_OK && !is_loaded(*out)) status = load_head(trainer, *out, err);
-    return status;
+    if (status != REEF_OK) return status;
+    (*out)->used_at = ++trainer->kinds.head_uses;
+    return is_loaded(*out) ? REEF_OK : load_head(trainer, *out, err);
 }
 
 reef_status reef_kind_load_memory(reef_trainer *trainer,
@@ -146,10 +161,8 @@ reef_status reef_kind_load_memory(reef_trainer *trainer,
         return REEF_OK;
     }
     reef_status status = loaded_head(trainer, kind, &head, err);
-    if (status != REEF_OK) return status;
-    head->used_at = ++trainer->kinds.head_uses;
-    *out = head->visit.memory.memory;
-    return REEF_OK;
+    if (status == REEF_OK) *out = head->visit.memory.memory;
+    return status;
 }
 
 uint64_t reef_kind_last_learned_at(const reef_trainer *trainer, uint32_t kind) {
@@ -385,7 +398,7 @@ reef_status reef_kinds_write_all_next(reef_trainer *trainer, reef_error *err) {
     for (size_t i = 0; status == REEF_OK && i < trainer->kinds.head_count; i++) {
         reef_kind_head *head = &trainer->kinds.heads[i];
         if (!head->in_open_generation || head->visit.merged) continue;
-        if (!is_loaded(head)) status = load_head(trainer, head, err);
+        status = loaded_head(trainer, head->visit.kind, &head, err);
         // As tables, which stand by themselves. Not released before they are written.
         if (status == REEF_OK) head->visit.memory.adopted = true;
         head->stored = false;
@@ -415,6 +428,7 @@ void reef_kinds_note_commit(reef_trainer *trainer) {
         head->stored = true;
         if (head->in_open_generation) reef_generation_memory_settle(&head->visit.memory);
     }
+    make_room(trainer, LAST_STAY);
 }
 
 void reef_kinds_release(reef_trainer *trainer) {

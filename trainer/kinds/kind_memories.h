@@ -6,9 +6,10 @@
 //   head          an older kind's memory, a copy of its generation's that learns on
 //                 (generation_memory.h)
 //
-// Heads are read when they are needed, and released while other kinds learn, once the pool has what
-// they learned. So what a kind knows depends on the order of bytes alone, and not on which heads
-// were in memory.
+// Heads are read when they are needed. They rest in memory while together they take at most half of
+// what the process may take; then the one used longest ago is released, once the pool has what it
+// learned. The last two always stay. So what a kind knows depends on the order of bytes alone, and
+// not on which heads were in memory.
 #ifndef REEF_KIND_MEMORIES_H
 #define REEF_KIND_MEMORIES_H
 

@@ -352,7 +352,7 @@ WORLD_TEST(old_states_are_given_up) {
     for (size_t i = 0; i < 2; i++) {
         if (i == 1) (void)reef_json("seal", pool, NULL);
         write_kind(more, false, WORDS[i]);
-        (void)reef_json("train", pool, more, "--pool-max", "1G", "--open-max", "2", NULL);
+        (void)reef_json("train", pool, more, "--pool-max", "1G", "--memory", "1K", NULL);
     }
     program p = reef("eval", pool, "--as-of", "1", mixed, NULL);
     assert_int_equal(p.code, 0);
@@ -381,7 +381,6 @@ WORLD_TEST(old_states_are_given_up) {
         {{"prune"}, "how many states should stay? give --keep-last N"},
         {{"prune", "--keep-last", "0"}, "--keep-last"},
         {{"train", "missing", "--pool-max", "much"}, "--pool-max much is not a size such as 20G"},
-        {{"train", "missing", "--open-max", "1"}, "--open-max"},
     };
     for (size_t i = 0; i < sizeof(REFUSED) / sizeof(*REFUSED); i++) {
         const char *const *words = REFUSED[i].words;

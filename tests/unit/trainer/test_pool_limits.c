@@ -1,4 +1,4 @@
-// What a pool may take: open_max and pool_max change no bit, kinds_max stops new kinds.
+// What a pool may take: memory_bytes and pool_max change no bit, kinds_max stops new kinds.
 #include "lifelong_restore.h"
 #include "reef_kinds.h"
 #include "test.h"
@@ -7,9 +7,9 @@
 enum { LONG = 20000, VISIT = 50000, KINDS = 4 };
 
 // Opens it again with bounds.
-static void bound(lifelong *f, uint32_t open_max, uint64_t pool_max) {
+static void bound(lifelong *f, uint64_t memory_bytes, uint64_t pool_max) {
     const reef_trainer_options options = {.threads = 1,
-                                          .open_max = open_max,
+                                          .memory_bytes = memory_bytes,
                                           .pool_max = pool_max,
                                           .on_event = lifelong_on_event,
                                           .context = f};
@@ -29,15 +29,15 @@ static void feed_and_commit(lifelong *f, int kind, uint32_t seed, size_t each) {
 }
 
 // All kinds come back while each later one's generation is open. Returns the last commit.
-static reef_commit learn(lifelong *f, const char *name, uint32_t open_max, uint64_t pool_max) {
+static reef_commit learn(lifelong *f, const char *name, uint64_t memory_bytes, uint64_t pool_max) {
     temp_dir_join(f->pool, f->dir, name);
     f->said[0] = '\0';
     make_pool(f, 1);
-    bound(f, open_max, pool_max);
+    bound(f, memory_bytes, pool_max);
     for (int kind = 0; kind < KINDS; kind++) {
         feed_kind(f, kind, LONG, (uint32_t)kind + 1);
         for (int back = 0; back < kind; back++)
-            feed_and_commit(f, back, (uint32_t)(10 * kind + back), open_max > 0 ? 3000 : VISIT);
+            feed_and_commit(f, back, (uint32_t)(10 * kind + back), memory_bytes > 0 ? 3000 : VISIT);
     }
     return commit(f);
 }
@@ -50,11 +50,11 @@ KINDS_TEST(bounds_change_no_bit) {
     close_pool(f);
     static const struct {
         const char *name;
-        uint32_t open_max;
+        uint64_t memory_bytes; // 1: memories are read as often as can be
         uint64_t pool_max;
-    } BOUNDS[] = {{"few", 2, 0}, {"small", 0, 1}, {"both", 2, 4 << 20}};
+    } BOUNDS[] = {{"few", 1, 0}, {"small", 0, 1}, {"both", 1, 4 << 20}};
     for (size_t i = 0; i < sizeof(BOUNDS) / sizeof(*BOUNDS); i++) {
-        reef_commit bounded = learn(f, BOUNDS[i].name, BOUNDS[i].open_max, BOUNDS[i].pool_max);
+        reef_commit bounded = learn(f, BOUNDS[i].name, BOUNDS[i].memory_bytes, BOUNDS[i].pool_max);
         assert_memory_equal(bounded.root, free_of_bounds.root, sizeof(bounded.root));
         for (int kind = 0; kind < KINDS; kind++)
             assert_true(bits_as_of(f, "now", kind) == bits[kind]);
@@ -94,40 +94,53 @@ KINDS_TEST(what_is_needed_is_more_than_the_bound) {
     assert_sound(f);
 }
 
-KINDS_TEST(more_memories_than_there_is_room_for) {
-    reef_trainer *second = NULL;
-    make_pool(f, 1);
-    close_trainer(f);
-    reef_trainer_options options = {.memory_bytes = 64 << 20, .open_max = 17};
-    assert_int_equal(reef_trainer_open(&second, f->store, &options, &why), REEF_ERR_INVALID);
-    assert_string_equal(why.message, "open_max 17: so many memories of 4 MiB do not fit in 64 MiB; "
-                                     "16 do");
-    options.open_max = 1;
-    assert_int_equal(reef_trainer_open(&second, f->store, &options, &why), REEF_ERR_INVALID);
-    assert_string_equal(why.message, "open_max 1 is less than 2");
-    options.open_max = 16;
-    must(reef_trainer_open(&f->trainer, f->store, &options, &why));
+// Memories of older kinds that are in memory, and their bytes.
+static size_t count_held(const lifelong *f, uint64_t *bytes) {
+    const reef_trainer_kinds *kinds = &f->trainer->kinds;
+    size_t count = 0;
+    *bytes = 0;
+    for (size_t i = 0; i < kinds->head_count; i++) {
+        const reef_memory *memory = kinds->heads[i].visit.memory.memory;
+        if (memory == NULL) continue;
+        count++;
+        *bytes += reef_memory_bytes(memory);
+    }
+    return count;
 }
 
-// By default there are as many as fit, of those that are needed and 24.
-KINDS_TEST(memories_that_are_held_by_default_fit) {
-    static const struct {
-        uint64_t memory_bytes;
-        uint32_t held;
-    } ROOMS[] = {{4 << 20, REEF_OPEN_MIN}, {11 << 20, 2}, {13 << 20, 3},
-                 {95 << 20, 23},           {1 << 30, 24}, {0, 24}};
-    make_pool(f, 1);
-    for (size_t i = 0; i < sizeof(ROOMS) / sizeof(*ROOMS); i++) {
-        const reef_trainer_options options = {.memory_bytes = ROOMS[i].memory_bytes};
-        reef_trainer_close(f->trainer);
-        must(reef_trainer_open(&f->trainer, f->store, &options, &why));
-        assert_int_equal(f->trainer->options.open_max, ROOMS[i].held);
+// All older kinds come back, with room for `room` bytes of their memories. Returns how many were
+// held at most.
+static size_t hold(lifelong *f, uint64_t room, uint32_t seed) {
+    uint8_t text[VISIT / 10];
+    uint64_t bytes;
+    size_t held = 0, most = 0;
+    bound(f, 2 * room, 0);
+    for (int kind = 0; kind < KINDS; kind++) {
+        lifelong_text(text, sizeof(text), kind, seed);
+        for (size_t at = 0; at < sizeof(text); at += 1000) {
+            size_t before = held;
+            feed(f, text + at, 1000);
+            commit(f);
+            held = count_held(f, &bytes);
+            assert_true(held <= 2 || bytes <= room);
+            assert_true(held >= before || held >= 2);
+            assert_true(held >= before || room < UINT32_MAX); // none goes while there is room
+            if (held > most) most = held;
+        }
     }
-    reef_trainer_close(f->trainer);
-    const reef_trainer_options little = {.memory_bytes = 3 << 20};
-    assert_int_equal(reef_trainer_open(&f->trainer, f->store, &little, &why), REEF_ERR_INVALID);
-    assert_string_equal(why.message, "not one context memory of 4 MiB fits in 3 MiB: give more "
-                                     "memory");
+    return most;
+}
+
+KINDS_TEST(memories_are_held_while_there_is_room) {
+    uint64_t bytes;
+    choose(&f->config, "kinds_max", "5"); // the last one stays open
+    make_pool(f, 1);
+    for (int kind = 0; kind <= KINDS; kind++) feed_kind(f, kind, LONG, (uint32_t)kind + 1);
+    commit(f);
+    assert_int_equal(hold(f, UINT64_C(1) << 40, 11), KINDS);
+    assert_int_equal(count_held(f, &bytes), KINDS);
+    assert_int_equal(hold(f, bytes - 1, 12), KINDS - 1);
+    assert_int_equal(hold(f, 1, 13), 2); // a boundary needs both
 }
 
 // The last one that began takes what is strange, and the others stay as they are.
