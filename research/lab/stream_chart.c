@@ -18,6 +18,7 @@ static const struct {
     {"frozen", "", "frozen_bits_per_byte", "#c8402f", NULL, 'f'},
 };
 #define CURVE_COUNT (sizeof(CURVES) / sizeof(CURVES[0]))
+#define PANEL_COUNT 2
 
 // The next point of a curve, from row *i on; false: there is none.
 static bool next(const json_t *rows, size_t curve, size_t *i, double *bytes, double *bits) {
@@ -34,8 +35,8 @@ static bool next(const json_t *rows, size_t curve, size_t *i, double *bytes, dou
 static const struct {
     const char *title;
     size_t first, end; // of CURVES
-} PANELS[] = {{"adapting", 0, CURVE_COUNT - 1}, {"frozen", CURVE_COUNT - 1, CURVE_COUNT}};
-#define PANEL_COUNT (sizeof(PANELS) / sizeof(PANELS[0]))
+} PANELS[PANEL_COUNT] = {{"adapting", 0, CURVE_COUNT - 1},
+                         {"frozen", CURVE_COUNT - 1, CURVE_COUNT}};
 
 typedef struct range {
     double log_min, log_max, bits_min, bits_max, tick;
