@@ -14,20 +14,20 @@ static_assert(sizeof(reef_slot) * REEF_SLOTS_A_LINE == REEF_LINE_BYTES,
 
 #define TREES_WORTH 256
 
-int reef_cell_insert(reef_cell_line *line, uint16_t check, const reef_histories *histories) {
+int reef_cell_insert(reef_cell_line *line, uint32_t check, const reef_histories *histories) {
     int best = 0, least = 1 << 30;
     for (int k = 0, i = line->hand; k < REEF_CELLS_A_LINE; k++) {
         // Begin behind the last cell that was replaced, so that equal ones go in turns, mostly by
         // age. Trees have no visits here and are worth most: they are lost without their cell.
         uint8_t history = line->history[i];
         int w = history == REEF_CELL_TREES ? TREES_WORTH : histories->visits[history];
+        if (line->check[i] == 0) w = -1;
         if (w < least) least = w, best = i;
-        if (w == 0) break; // an empty one
+        if (w < 0) break;
         if (++i == REEF_CELLS_A_LINE) i = 0;
     }
     line->hand = best + 1 == REEF_CELLS_A_LINE ? 0 : (uint8_t)(best + 1);
     line->check[best] = check;
-    line->history[best] = REEF_HISTORY_NONE;
     return best;
 }
 
@@ -39,9 +39,9 @@ void reef_cells_double(reef_lines *to, const reef_lines *from, const reef_histor
         for (int i = 0; i < REEF_CELLS_A_LINE; i++) {
             // From the oldest on, so that the order of age is kept in both halves.
             int c = (old->hand + i) % REEF_CELLS_A_LINE;
-            if (old->history[c] == REEF_HISTORY_NONE) continue;
+            if (old->check[c] == 0) continue;
             // The bits of the check begin behind those of the smallest table's line.
-            uint32_t bit = old->check[c] >> (15 - (log2 - REEF_CELL_LINES_MIN_LOG2)) & 1;
+            uint32_t bit = old->check[c] >> (31 - (log2 - REEF_CELL_LINES_MIN_LOG2)) & 1;
             reef_cell_line *new = (reef_cell_line *)(void *)reef_lines_at(to, 2 * at + bit);
             int into = reef_cell_insert(new, old->check[c], histories);
             new->first[into] = old->first[c];
@@ -51,7 +51,7 @@ void reef_cells_double(reef_lines *to, const reef_lines *from, const reef_histor
     }
 }
 
-reef_slot *reef_slot_replace(uint8_t *line, uint32_t key, const reef_histories *histories) {
+reef_slot *reef_slot_replace(uint8_t *line, uint64_t key, const reef_histories *histories) {
     reef_slot *slots = (reef_slot *)(void *)line, *found = slots;
     int least = 1 << 30;
     for (int i = 0; i < REEF_SLOTS_A_LINE; i++) {

@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-static uint8_t *slot_line(reef_lines *slots, uint32_t lines_log2, uint32_t key) {
+static uint8_t *slot_line(reef_lines *slots, uint32_t lines_log2, uint64_t key) {
     return reef_lines_at(slots, reef_slot_line_of(key, lines_log2));
 }
 
-static reef_slot *take_slot(reef_predictor *p, uint32_t key) {
+static reef_slot *take_slot(reef_predictor *p, uint64_t key) {
     return reef_slot_take(slot_line(&p->slots, p->slot_lines_log2, key), key, p->table);
 }
 
@@ -59,7 +59,7 @@ static void draw_cell(
 }
 
 // A tree in the trial's copy of its line, which is what the table's line would become.
-static uint8_t *try_tree(reef_predictor *p, uint32_t key) {
+static uint8_t *try_tree(reef_predictor *p, uint64_t key) {
     reef_trial_lines *trial = p->trial;
     size_t at = reef_slot_line_of(key, p->slot_lines_log2), k = 0;
     while (k < trial->count && trial->at[k] != at) k++;
@@ -71,7 +71,7 @@ static uint8_t *try_tree(reef_predictor *p, uint32_t key) {
 }
 
 // Histories of a stored tree, to be read and written; of what does not learn a copy.
-static uint8_t *open_tree(reef_predictor *p, size_t i, uint32_t key) {
+static uint8_t *open_tree(reef_predictor *p, size_t i, uint64_t key) {
     bool learns = !p->frozen && !p->expected_byte.trusted;
     if (learns && p->trial != NULL) return try_tree(p, key);
     if (learns) return take_slot(p, key)->history;
@@ -84,18 +84,18 @@ static uint8_t *open_tree(reef_predictor *p, size_t i, uint32_t key) {
     return p->own_slots[i].history;
 }
 
-static size_t line_of_cell(const reef_predictor *p, uint32_t hash) {
+static size_t line_of_cell(const reef_predictor *p, uint64_t hash) {
     return reef_cell_line_of(hash, p->cell_lines_log2);
 }
 
-static size_t line_of_slot(const reef_predictor *p, uint32_t key) {
+static size_t line_of_slot(const reef_predictor *p, uint64_t key) {
     return reef_slot_line_of(key, p->slot_lines_log2);
 }
 
-void reef_trees_prefetch(reef_predictor *p, uint32_t *hashes) {
+void reef_trees_prefetch(reef_predictor *p, uint64_t *hashes) {
     uint32_t last_two = p->position.bytes & 0xFFFF;
-    reef_contexts_hash(&p->position, &p->text, p->state->followers[last_two], p->contexts, hashes);
-    for (size_t i = 0; i < p->contexts; i++) {
+    reef_contexts_hash(&p->position, &p->text, p->state->followers[last_two], hashes);
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
         __builtin_prefetch(reef_lines_peek(&p->cells, line_of_cell(p, hashes[i])));
         // A context that had trees for the last byte will mostly have some for the next. Waiting
         // for its cell to say so would be a second miss after the first.
@@ -107,7 +107,7 @@ void reef_trees_prefetch(reef_predictor *p, uint32_t *hashes) {
 
 static void find_cells(reef_predictor *p) {
     p->orders_known = p->known_count = p->tree_count = 0;
-    for (size_t i = 0; i < p->contexts; i++) {
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
         size_t at = line_of_cell(p, p->hashes[i]);
         // Frozen sessions and trials read the lines of the memory itself, and write to none.
         bool reads = p->frozen || p->trial != NULL;
@@ -137,7 +137,7 @@ void reef_trees_prefetch_lower(reef_predictor *p) {
     uint32_t upper = (p->bits & 7) << 1;
     for (size_t k = 0; k < p->tree_count; k++) {
         size_t i = p->trees[k];
-        uint32_t key = reef_slot_key_lower(reef_cell_name(p->hashes[i]), upper);
+        uint64_t key = reef_slot_key_lower(reef_cell_name(p->hashes[i]), upper);
         __builtin_prefetch(reef_lines_peek(&p->slots, line_of_slot(p, key)));
     }
 }
@@ -146,8 +146,8 @@ static void open_nodes(reef_predictor *p, int upper) {
     for (size_t k = 0; k < p->known_count; k++) {
         size_t i = p->known[k];
         if (p->kinds[i] == REEF_CONTEXT_TREES) {
-            uint32_t name = reef_cell_name(p->hashes[i]);
-            uint32_t key =
+            uint64_t name = reef_cell_name(p->hashes[i]);
+            uint64_t key =
                 upper < 0 ? reef_slot_key(name) : reef_slot_key_lower(name, (uint32_t)upper);
             p->nodes[i] = open_tree(p, i, key);
         } else {
@@ -198,7 +198,7 @@ static void learn_nibble(const reef_histories *table, uint8_t *nodes, uint32_t n
 static void store_trees(reef_predictor *p, size_t i, uint8_t byte) {
     reef_cell_line *line = p->lines[i];
     int cell = p->cells_at[i];
-    uint32_t name = reef_cell_name(p->hashes[i]);
+    uint64_t name = reef_cell_name(p->hashes[i]);
     uint8_t nodes[REEF_SLOT_NODES];
     draw_cell(p->table, line, cell, -1, nodes);
     learn_nibble(p->table, nodes, byte >> 4);
@@ -246,7 +246,7 @@ static void learn_pair(reef_predictor *p, size_t i, uint8_t byte) {
 #define MET_AGAIN_STEP 256 // contexts over which it is averaged
 #define MET_AGAIN_MIN 32768
 
-static bool is_sampled(uint16_t check) {
+static bool is_sampled(uint32_t check) {
     return check % SAMPLED_CHECKS == 0;
 }
 
@@ -258,16 +258,16 @@ static void count_met_again(reef_predictor *p, size_t i) {
 
 // Does a new context get a cell? Where cells are short, not if few of its kind are ever met again,
 // as the lines' templates in prose, nor if the byte was foreseen without it.
-static bool is_worth_a_cell(const reef_predictor *p, size_t i, uint16_t check, bool foreseen) {
+static bool is_worth_a_cell(const reef_predictor *p, size_t i, uint32_t check, bool foreseen) {
     if (!reef_cell_line_is_crowded(p->lines[i])) return true;
     return !foreseen && (is_sampled(check) || p->state->met_again[i] >= MET_AGAIN_MIN);
 }
 
 void reef_trees_end_byte(reef_predictor *p, uint8_t byte) {
     const bool foreseen = p->expected_byte.trusted; // and it came: another one ends the trust
-    for (size_t i = 0; i < p->contexts; i++) {
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
         reef_cell_line *line = p->lines[i];
-        uint16_t check = reef_cell_check(p->hashes[i]);
+        uint32_t check = reef_cell_check(p->hashes[i]);
         int cell = p->cells_at[i];
         if (is_sampled(check)) count_met_again(p, i);
         if (p->kinds[i] == REEF_CONTEXT_NEW) {
@@ -292,7 +292,7 @@ void reef_trees_end_byte(reef_predictor *p, uint8_t byte) {
     }
 }
 
-static void move_tree(reef_lines *to, reef_lines *from, uint32_t key, const reef_histories *table) {
+static void move_tree(reef_lines *to, reef_lines *from, uint64_t key, const reef_histories *table) {
     uint32_t to_log2 = (uint32_t)__builtin_ctzll(to->count);
     const reef_slot *old = reef_slot_find(slot_line(from, to_log2 - 1, key), key);
     if (old == NULL) return;
@@ -311,9 +311,7 @@ void reef_slots_double(reef_lines *to,
             (const reef_cell_line *)(const void *)reef_lines_peek(cells, at);
         for (int i = 0; i < REEF_CELLS_A_LINE; i++) {
             if (line->history[i] != REEF_CELL_TREES) continue;
-            // Line and check overlap but in the first bits of the line.
-            uint32_t upper = (uint32_t)(at >> (cell_log2 - REEF_CELL_LINES_MIN_LOG2));
-            uint32_t name = upper << 16 | line->check[i];
+            uint64_t name = reef_cell_name_at(at, cell_log2, line->check[i]);
             move_tree(to, from, reef_slot_key(name), table);
             for (uint32_t nibble = 0; nibble < 16; nibble++)
                 move_tree(to, from, reef_slot_key_lower(name, nibble), table);

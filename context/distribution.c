@@ -15,9 +15,9 @@
 // What the predictor was when a bit was predicted, and what learning that bit may change.
 typedef struct bit_before {
     reef_predictor predictor;
-    int16_t weights[REEF_SETS][REEF_INPUTS_ALL], net_weights[REEF_NET_SETS][REEF_INPUTS_ALL];
+    int16_t weights[REEF_SETS][REEF_INPUTS], net_weights[REEF_NET_SETS][REEF_INPUTS];
     int32_t last_weights[REEF_SETS], net_last_weights[REEF_NET_SETS + 1];
-    reef_chance chances[REEF_CONTEXTS_ALL], order_0, matches[REEF_MATCHES], expected, net;
+    reef_chance chances[REEF_CONTEXTS], order_0, matches[REEF_MATCHES], expected, net;
     uint16_t sse[2], net_sse[2];
     reef_chance divergence[8]; // of a trusted byte
 } bit_before;
@@ -39,29 +39,23 @@ static reef_chance *order_0_chance_of(const reef_predictor *p) {
     return &p->state->order_0_chance[p->order_0_history];
 }
 
-static void keep_rows(const reef_predictor *p,
-                      size_t sets,
-                      int16_t (*kept)[REEF_INPUTS_ALL],
-                      int16_t *const *from) {
-    for (size_t k = 0; k < sets; k++) memcpy(kept[k], from[k], p->inputs * sizeof(**kept));
+static void keep_rows(size_t sets, int16_t (*kept)[REEF_INPUTS], int16_t *const *from) {
+    for (size_t k = 0; k < sets; k++) memcpy(kept[k], from[k], REEF_INPUTS * sizeof(**kept));
 }
 
-static void take_rows_back(const reef_predictor *p,
-                           size_t sets,
-                           const int16_t (*kept)[REEF_INPUTS_ALL],
-                           int16_t *const *to) {
-    for (size_t k = 0; k < sets; k++) memcpy(to[k], kept[k], p->inputs * sizeof(**kept));
+static void take_rows_back(size_t sets, const int16_t (*kept)[REEF_INPUTS], int16_t *const *to) {
+    for (size_t k = 0; k < sets; k++) memcpy(to[k], kept[k], REEF_INPUTS * sizeof(**kept));
 }
 
 static void keep_net(bit_before *b, const reef_predictor *p) {
-    keep_rows(p, REEF_NET_SETS, b->net_weights, p->net_rows);
+    keep_rows(REEF_NET_SETS, b->net_weights, p->net_rows);
     memcpy(b->net_last_weights, p->net->last_weights[p->bits], sizeof(b->net_last_weights));
     b->net = *p->net_chance;
     for (size_t t = 0; t < 2; t++) b->net_sse[t] = *p->net_sse[t];
 }
 
 static void take_net_back(const bit_before *b, const reef_predictor *p) {
-    take_rows_back(p, REEF_NET_SETS, b->net_weights, p->net_rows);
+    take_rows_back(REEF_NET_SETS, b->net_weights, p->net_rows);
     memcpy(p->net->last_weights[p->bits], b->net_last_weights, sizeof(b->net_last_weights));
     *p->net_chance = b->net;
     for (size_t t = 0; t < 2; t++) *p->net_sse[t] = b->net_sse[t];
@@ -76,9 +70,9 @@ static void keep(bit_before *b, const reef_predictor *p) {
         memcpy(b->divergence, p->expected_byte.divergence, sizeof(b->divergence));
         return;
     }
-    keep_rows(p, REEF_SETS, b->weights, p->rows);
+    keep_rows(REEF_SETS, b->weights, p->rows);
     memcpy(b->last_weights, p->state->last_weights[p->bits], sizeof(b->last_weights));
-    for (size_t i = 0; i < p->contexts; i++) b->chances[i] = *chance_of(p, i);
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) b->chances[i] = *chance_of(p, i);
     b->order_0 = *order_0_chance_of(p);
     for (size_t k = 0; k < REEF_MATCHES; k++)
         b->matches[k] = p->state->match[k][p->match_states[k]];
@@ -95,9 +89,9 @@ static void take_back(const bit_before *b, reef_predictor *p) {
         p->trial->count = 0; // trees were opened by catching up alone
         return;
     }
-    take_rows_back(p, REEF_SETS, b->weights, p->rows);
+    take_rows_back(REEF_SETS, b->weights, p->rows);
     memcpy(p->state->last_weights[p->bits], b->last_weights, sizeof(b->last_weights));
-    for (size_t i = 0; i < p->contexts; i++) *chance_of(p, i) = b->chances[i];
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) *chance_of(p, i) = b->chances[i];
     *order_0_chance_of(p) = b->order_0;
     for (size_t k = 0; k < REEF_MATCHES; k++)
         p->state->match[k][p->match_states[k]] = b->matches[k];

@@ -23,7 +23,7 @@ _Static_assert(STATES_USED == REEF_EXPECTED_STATES, "all states have a chance");
 
 static void init_context_chances(reef_chance (*chances)[REEF_EXPECTED_STATES]) {
     const reef_histories *table = reef_histories_table();
-    for (size_t i = 0; i < REEF_CONTEXTS_ALL; i++) {
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
         reef_chance *chance = chances[i];
         for (uint32_t h = 0; h < 256; h++) {
             uint32_t zeros = table->zeros[h], all = zeros + table->ones[h];
@@ -110,7 +110,7 @@ typedef struct opinion {
 
 typedef struct opinions {
     size_t count; // those of known contexts, in their order, and then those of matches
-    opinion all[REEF_CONTEXTS_ALL + REEF_MATCHES];
+    opinion all[REEF_CONTEXTS + REEF_MATCHES];
 } opinions;
 
 static inline void weigh(const reef_predictor *p, opinion *o, reef_chance chance) {
@@ -176,7 +176,7 @@ static uint32_t gather_inputs(reef_predictor *p, uint8_t byte, opinions *asked) 
     reef_expected_byte *e = &p->expected_byte;
     opinion *o = asked->all;
     uint32_t orders = 0;
-    memset(e->in, 0, p->inputs * sizeof(*e->in));
+    memset(e->in, 0, REEF_INPUTS * sizeof(*e->in));
     for (size_t k = 0; k < p->known_count; k++, o++) {
         size_t i = p->known[k];
         if (o->byte != byte) {
@@ -184,7 +184,7 @@ static uint32_t gather_inputs(reef_predictor *p, uint8_t byte, opinions *asked) 
             weigh(p, o, p->state->expected.contexts[i][o->state]);
         }
         e->states[i] = o->state;
-        put_inputs(p, reef_input_of(i), o);
+        put_inputs(p, i, o);
         if (i < REEF_ORDERS) orders += o->chance >> 31;
     }
     for (size_t k = 0; k < REEF_MATCHES; k++) {
@@ -256,7 +256,7 @@ void reef_expected_learn(reef_predictor *p, uint8_t byte) {
     int16_t rates[REEF_EXPECTED_SETS];
     reef_learn_last(p->logistic, REEF_EXPECTED_SETS, e->last_weights, e->odds, e->last_odds, right);
     reef_mix_rates(p->logistic, REEF_EXPECTED_SETS, rates, e->odds, RATE * p->rate, right);
-    p->kernels->train(REEF_EXPECTED_SETS, p->inputs, e->rows, e->in, rates);
+    p->kernels->train(REEF_EXPECTED_SETS, REEF_INPUTS, e->rows, e->in, rates);
     for (size_t k = 0; k < p->known_count; k++) {
         size_t i = p->known[k];
         reef_chance *chance = &p->state->expected.contexts[i][e->states[i]];

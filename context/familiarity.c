@@ -42,7 +42,7 @@ static bool is_first(uint32_t *seen, uint32_t hash) {
     return true;
 }
 
-static bool is_met(const reef_predictor *p, uint32_t hash) {
+static bool is_met(const reef_predictor *p, uint64_t hash) {
     const uint8_t *line = reef_lines_peek(&p->cells, reef_cell_line_of(hash, p->cell_lines_log2));
     return reef_cell_find((const reef_cell_line *)(const void *)line, reef_cell_check(hash)) >= 0;
 }
@@ -57,8 +57,8 @@ static int32_t of_order(const reef_memory *memory,
     for (size_t i = 0; i < count; i++) {
         bytes = bytes << 8 | text[i];
         if (i + 1 < BYTES_BEFORE) continue;
-        uint32_t hash = reef_order_hash(order, bytes);
-        if (!is_first(seen, hash)) continue;
+        uint64_t hash = reef_order_hash(order, bytes);
+        if (!is_first(seen, (uint32_t)(hash >> 32))) continue;
         contexts++;
         met += memory != NULL && is_met(&memory->predictor, hash);
     }

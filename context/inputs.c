@@ -16,14 +16,9 @@ static double part_of(const int16_t *in, const int16_t *weights, size_t input) {
 }
 
 // What inputs say, by a row of weights.
-static void find_parts(const reef_predictor *p,
-                       const int16_t *in,
-                       const int16_t *weights,
-                       double *parts) {
+static void find_parts(const int16_t *in, const int16_t *weights, double *parts) {
     memset(parts, 0, REEF_INPUT_NAMES * sizeof(*parts));
     for (size_t i = 0; i < REEF_INPUT_NET; i++) parts[i] = part_of(in, weights, i);
-    for (size_t i = REEF_CONTEXTS; i < p->contexts; i++)
-        parts[REEF_INPUT_WIDE + i - REEF_CONTEXTS] = part_of(in, weights, reef_input_of(i));
 }
 
 // Parts of the layer with a net: what the memory says counts for its inputs.
@@ -31,7 +26,7 @@ static void add_net_parts(const reef_predictor *p, double *parts) {
     const int16_t *weights = p->net_rows[REEF_NET_SET_TOKENS];
     double memory = fabs(weights[REEF_PREDICTION_MEMORY] / (double)REEF_WEIGHT_ONE);
     double own[REEF_INPUT_NAMES];
-    find_parts(p, p->net_in, weights, own);
+    find_parts(p->net_in, weights, own);
     for (size_t i = 0; i < REEF_INPUT_NAMES; i++) parts[i] = parts[i] * memory + own[i];
     parts[REEF_INPUT_NET] = part_of(p->net_in, weights, REEF_PREDICTION_NET) +
                             part_of(p->net_in, weights, REEF_PREDICTION_NET_CHANCE);
@@ -45,7 +40,7 @@ void reef_inputs_count(reef_input_counts *counts, const reef_predictor *p, uint3
     const int16_t *in = trees_speak ? p->in : expected->in;
     const int16_t *weights =
         trees_speak ? p->rows[REEF_SET_ORDERS] : expected->rows[REEF_EXPECTED_SET_ORDERS];
-    find_parts(p, in, weights, parts);
+    find_parts(in, weights, parts);
     double sum = part_of(in, weights, REEF_PREDICTION_BIAS);
     if (p->net_tokens > 0) add_net_parts(p, parts);
     for (size_t i = 0; i < REEF_INPUT_NAMES; i++) sum += parts[i];
@@ -53,12 +48,10 @@ void reef_inputs_count(reef_input_counts *counts, const reef_predictor *p, uint3
     for (size_t i = 0; i < REEF_INPUT_NAMES; i++) counts->shares[i] += parts[i] * each;
     // Once trees are open, whenever that was, both nibbles have theirs.
     uint32_t trees = p->open ? 2 * p->tree_count : 0;
-    if (p->bit + bits == 8) counts->lines += p->contexts + REEF_MATCHES + trees;
+    if (p->bit + bits == 8) counts->lines += REEF_CONTEXTS + REEF_MATCHES + trees;
     if (p->bit > 0) return;
     counts->bytes++;
-    for (size_t i = 0; i < p->contexts; i++)
-        counts->hits[i < REEF_CONTEXTS ? i : REEF_INPUT_WIDE + i - REEF_CONTEXTS] +=
-            p->kinds[i] != REEF_CONTEXT_NEW;
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) counts->hits[i] += p->kinds[i] != REEF_CONTEXT_NEW;
     counts->hits[REEF_PREDICTION_ORDER_0]++;
     for (size_t k = 0; k < REEF_MATCHES; k++)
         counts->hits[REEF_PREDICTION_MATCH + k] += p->followed[k] >= 0;

@@ -5,12 +5,10 @@
 
 #include "predictor.h"
 
-// Inputs that people see, one for two of the mixer. The bias input is not listed. Those of a wide
-// memory's further contexts come last.
+// Inputs that people see, one for two of the mixer. The bias input is not listed.
 enum {
     REEF_INPUT_NET = REEF_PREDICTION_BIAS,
-    REEF_INPUT_WIDE,
-    REEF_INPUT_NAMES = REEF_INPUT_WIDE + REEF_WIDE_CONTEXTS,
+    REEF_INPUT_NAMES,
 };
 
 typedef struct reef_input_counts {

@@ -40,6 +40,13 @@ static size_t entry_of(const reef_match *match, const reef_lines *index) {
     return (size_t)(match->hash * 0x9E3779B97F4A7C15ull >> (64 - log2));
 }
 
+// A long match goes through many places, and is found at any that is in the index. Which are is
+// decided by the bytes there, so that both occurrences agree.
+static bool is_indexed(const reef_match *match, uint32_t shortest) {
+    if (shortest < REEF_MATCH_LONG) return true;
+    return (match->hash * 0xBF58476D1CE4E5B9ull >> 40) % REEF_MATCH_SAMPLED == 0;
+}
+
 void reef_match_step(reef_match *match,
                      const reef_lines *index,
                      const reef_text_ring *text,
@@ -49,17 +56,21 @@ void reef_match_step(reef_match *match,
     if (match->follows) follow(match, text, byte, remembers);
     // Every byte is shifted by 64 / shortest bits a step, so it is gone after `shortest` of them.
     match->hash = match->hash * (0x2F0B4C47ull << 64 / shortest) + byte + 1;
-    __builtin_prefetch(reef_lines_peek(index, entry_of(match, index) / POSITIONS_A_LINE));
+    if (is_indexed(match, shortest))
+        __builtin_prefetch(reef_lines_peek(index, entry_of(match, index) / POSITIONS_A_LINE));
 }
 
 void reef_match_look_up(reef_match *match,
                         reef_lines *index,
                         const reef_text_ring *text,
+                        uint32_t shortest,
                         bool remembers) {
+    match->found = 0;
+    if (!is_indexed(match, shortest)) return;
     size_t entry = entry_of(match, index), line = entry / POSITIONS_A_LINE;
     const uint32_t *seen = (const uint32_t *)(const void *)reef_lines_peek(index, line);
     uint32_t end = (uint32_t)text->end, position = seen[entry % POSITIONS_A_LINE];
-    match->found = position == 0 ? 0 : text->end - (uint32_t)(end - position);
+    if (position != 0) match->found = text->end - (uint32_t)(end - position);
     if (match->found != 0) reef_text_prefetch(text, match->found - 1);
     if (!remembers) return;
     uint32_t *positions = (uint32_t *)(void *)reef_lines_at(index, line);

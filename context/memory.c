@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define GROWTH_EVERY 4096 // bytes of the stream from one look at the sizes to the next
 
@@ -16,6 +17,7 @@ reef_memory_sizes reef_memory_sizes_of(const reef_memory *memory) {
     const reef_predictor *p = &memory->predictor;
     reef_memory_sizes sizes = {
         .bytes_max = memory->bytes_max,
+        .text_max = p->text.bound,
         .learned_bytes = p->learned_bytes,
         .lines_log2 = {p->cell_lines_log2, p->slot_lines_log2},
     };
@@ -25,12 +27,11 @@ reef_memory_sizes reef_memory_sizes_of(const reef_memory *memory) {
 }
 
 static reef_status make_tables(reef_predictor *p, const reef_memory_sizes *sizes, reef_error *err) {
-    reef_status status = reef_text_init(&p->text, reef_memory_text_capacity(sizes),
-                                        reef_memory_text_bound(sizes->bytes_max), err);
+    reef_status status =
+        reef_text_init(&p->text, reef_memory_text_capacity(sizes), sizes->text_max, err);
     for (reef_memory_table t = 0; status == REEF_OK && t < REEF_TABLES; t++)
         status = reef_lines_init(table_of(p, t), (size_t)1 << sizes->lines_log2[t], err);
     if (status != REEF_OK) return status;
-    reef_predictor_set_wide(p, reef_memory_is_wide(sizes->bytes_max));
     p->learned_bytes = p->text.end = sizes->learned_bytes;
     p->text.kept = reef_memory_text_bytes(sizes);
     p->cell_lines_log2 = sizes->lines_log2[REEF_TABLE_CELLS];
@@ -63,19 +64,41 @@ reef_status reef_memory_new(reef_memory **out,
                             const reef_memory_options *options,
                             reef_error *err) {
     *out = NULL;
-    uint64_t bytes_max =
-        options != NULL && options->bytes_max > 0 ? options->bytes_max : REEF_MEMORY_BYTES_DEFAULT;
+    const reef_memory_options none = {0}, *given = options != NULL ? options : &none;
+    uint64_t bytes_max = given->bytes_max > 0 ? given->bytes_max : REEF_MEMORY_BYTES_DEFAULT;
     if (bytes_max < REEF_MEMORY_BYTES_MIN || bytes_max > REEF_MEMORY_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "a context memory takes %llu to %llu bytes, not %" PRIu64,
+                         "the tables of a context memory take %llu to %llu bytes, not %" PRIu64,
                          REEF_MEMORY_BYTES_MIN, REEF_MEMORY_BYTES_MAX, bytes_max);
-    const reef_memory_sizes sizes = reef_memory_sizes_first(bytes_max);
+    uint64_t text_max = given->text_max > 0 ? given->text_max : reef_memory_text_max(bytes_max);
+    const reef_memory_sizes sizes = reef_memory_sizes_first(bytes_max, text_max);
+    if (!reef_memory_sizes_are_possible(&sizes))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "a context memory keeps a power of two of its text, from 64 KiB to %llu "
+                         "bytes, not %" PRIu64,
+                         REEF_MEMORY_TEXT_MAX, text_max);
     reef_memory *memory = NULL;
     reef_status status = reef_memory_make(&memory, &sizes, err);
     if (status != REEF_OK) return status;
     reef_mix_state_init(memory->predictor.state);
     reef_predictor_begin(&memory->predictor);
     *out = memory;
+    return REEF_OK;
+}
+
+reef_status reef_memory_new_with_mixer(reef_memory **out, const reef_memory *of, reef_error *err) {
+    reef_status status =
+        reef_memory_new(out, &(reef_memory_options){.bytes_max = of->bytes_max}, err);
+    if (status != REEF_OK) return status;
+    reef_mix_state *to = (*out)->predictor.state;
+    const reef_mix_state *from = of->predictor.state;
+    memcpy(to->chance, from->chance, sizeof(to->chance));
+    memcpy(to->order_0_chance, from->order_0_chance, sizeof(to->order_0_chance));
+    memcpy(to->match, from->match, sizeof(to->match));
+    memcpy(to->weights, from->weights, sizeof(to->weights));
+    memcpy(to->last_weights, from->last_weights, sizeof(to->last_weights));
+    memcpy(to->sse, from->sse, sizeof(to->sse));
+    to->expected = from->expected;
     return REEF_OK;
 }
 
@@ -148,12 +171,6 @@ uint64_t reef_memory_learned_bytes(const reef_memory *memory) {
     return memory->predictor.learned_bytes;
 }
 
-uint64_t reef_memory_bytes(const reef_memory *memory) {
-    const reef_memory_sizes sizes = reef_memory_sizes_of(memory);
-    const reef_predictor *p = &memory->predictor;
-    return reef_memory_sizes_bytes(&sizes) + (p->net != NULL ? sizeof(*p->net) : 0);
-}
-
 size_t reef_memory_text(const reef_memory *memory, uint8_t *out, size_t count) {
     const reef_text_ring *text = &memory->predictor.text;
     if (out == NULL) return text->kept;
@@ -170,8 +187,7 @@ uint64_t reef_memory_cells_used(const uint8_t *lines, size_t count) {
     for (size_t at = 0; at < count; at++) {
         const reef_cell_line *line =
             (const reef_cell_line *)(const void *)(lines + at * REEF_LINE_BYTES);
-        for (size_t i = 0; i < REEF_CELLS_A_LINE; i++)
-            used += line->history[i] != REEF_HISTORY_NONE;
+        for (size_t i = 0; i < REEF_CELLS_A_LINE; i++) used += line->check[i] != 0;
     }
     return used;
 }
@@ -181,6 +197,13 @@ uint64_t reef_memory_trees_used(const uint8_t *lines, size_t count) {
     uint64_t used = 0;
     for (size_t i = 0; i < count * REEF_SLOTS_A_LINE; i++) used += slots[i].check != 0;
     return used;
+}
+
+uint64_t reef_memory_bytes(const reef_memory *memory) {
+    const reef_predictor *p = &memory->predictor;
+    const reef_memory_sizes sizes = reef_memory_sizes_of(memory);
+    return reef_memory_sizes_bytes(&sizes) + p->text.capacity + sizeof(*p->state) +
+           (p->net != NULL ? sizeof(*p->net) : 0);
 }
 
 void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out) {
@@ -213,7 +236,6 @@ size_t reef_memory_input_count(void) {
 
 const char *reef_memory_input_name(size_t input) {
     if (input < REEF_CONTEXTS) return reef_context_name(input);
-    if (input >= REEF_INPUT_WIDE) return reef_context_name(REEF_CONTEXTS + input - REEF_INPUT_WIDE);
     if (input == REEF_PREDICTION_ORDER_0) return "order 0";
     if (input == REEF_INPUT_NET) return "net";
     if (input == REEF_PREDICTION_EXPECTED) return "expected byte";

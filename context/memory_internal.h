@@ -5,8 +5,8 @@
 #include "inputs.h"
 #include "reef_context.h"
 
-#define REEF_MEMORY_HEADER_BYTES 224
-#define REEF_MEMORY_VERSION 5
+#define REEF_MEMORY_HEADER_BYTES 216
+#define REEF_MEMORY_VERSION 6
 
 // ---- memory_sizes.c -----------------------------------------------------------------------------
 
@@ -18,16 +18,14 @@ typedef enum reef_memory_table {
 } reef_memory_table;
 
 typedef struct reef_memory_sizes {
-    uint64_t bytes_max;     // its bound
+    uint64_t bytes_max;     // bound of the tables
+    uint64_t text_max;      // bound of the text
     uint64_t learned_bytes; // of the stream
     uint32_t lines_log2[REEF_TABLES];
 } reef_memory_sizes;
 
-/** Has a memory with that bound further contexts? */
-bool reef_memory_is_wide(uint64_t bytes_max);
-
 /** Of a memory that has learned nothing. */
-reef_memory_sizes reef_memory_sizes_first(uint64_t bytes_max);
+reef_memory_sizes reef_memory_sizes_first(uint64_t bytes_max, uint64_t text_max);
 
 /** The table that doubles now, before the next byte; REEF_TABLES: none. Ask again until then. */
 reef_memory_table reef_memory_sizes_grow(const reef_memory_sizes *sizes);
@@ -35,22 +33,23 @@ reef_memory_table reef_memory_sizes_grow(const reef_memory_sizes *sizes);
 /** Can growth have led to these? `sizes` may come from anywhere. */
 bool reef_memory_sizes_are_possible(const reef_memory_sizes *sizes);
 
-/** Lines that a table of a memory with that bound has at most; of at least one byte each. */
+/** Lines that a table of a memory with that bound has at most. */
 uint32_t reef_memory_table_max_log2(uint64_t bytes_max, reef_memory_table table);
 
-/** Bytes of the tables, the text and the mixers, as growth counts them; never above the bound. */
+/** Bytes of the tables; never above the bound. */
 uint64_t reef_memory_sizes_bytes(const reef_memory_sizes *sizes);
 
-/** The text ring of these sizes: its present and its largest capacity, and the bytes in it. */
+/** The text ring of these sizes: its capacity, and the bytes in it. */
 uint64_t reef_memory_text_capacity(const reef_memory_sizes *sizes);
-uint64_t reef_memory_text_bound(uint64_t bytes_max);
 uint64_t reef_memory_text_bytes(const reef_memory_sizes *sizes);
+/** The bound of the text where none is given. */
+uint64_t reef_memory_text_max(uint64_t bytes_max);
 
 // ---- memory.c -----------------------------------------------------------------------------------
 
 struct reef_memory {
     reef_predictor predictor;
-    uint64_t bytes_max;
+    uint64_t bytes_max;                       // of its tables
     reef_input_counts inputs;                 // since it was made or restored
     uint8_t header[REEF_MEMORY_HEADER_BYTES]; // as reef_memory_parts showed it last
     reef_mix_state *difference;               // owned; scratch for the part "mixer"

@@ -5,20 +5,20 @@
 //
 //   header   offset  size
 //                 0     4  "RMEM"
-//                 4     4  version: 5
+//                 4     4  version: 6
 //                 8     8  bytes_max
 //                16     8  learned bytes
 //                24    16  log2 of the lines of cells, of trees, and of each index of matches
 //                40     4  bytes of the part "mixer"
 //                44     4  bytes of the part "net"; 0: no net has spoken
-//                48     8  zero
+//                48     8  bound of the text
 //                56     8  the last eight bytes, the newest lowest
 //                64    16  positions of the first bytes of the line and of the line above
-//                80    44  what position.h says, 11 words: word, has_letter, words[2], first_word,
-//                          folded, shape, template, field_hash, last_field_hash, field
-//               124    16  of a wide memory first_word_above, gap, shapes[2]; else zeros
-//               140     4  zero
-//               144    80  two matches of 40 bytes: at, found, hash (8 each), length, misses,
+//                80    52  what position.h says, 13 words: word, has_letter, words[2], first_word,
+//                          gap, folded, shape, long_shape, template, field_hash, last_field_hash,
+//                          field
+//               132     4  zero
+//               136    80  two matches of 40 bytes: at, found, hash (8 each), length, misses,
 //                          follows, zero (4 each)
 #include "memory_internal.h"
 
@@ -32,27 +32,26 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "parts are little-endian");
 // No padding: every byte of a part is written.
 static_assert(sizeof(reef_mix_state) ==
-                  4 * 256 * (REEF_CONTEXTS_ALL + 1) + 4 * REEF_MATCHES * REEF_MATCH_STATES + 256 +
-                      2 * REEF_WEIGHT_SETS * REEF_INPUTS_ALL + 4 * 256 * REEF_SETS +
-                      4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) + 2 * REEF_CONTEXTS_ALL +
-                      (2 << 16) + sizeof(reef_expected_state),
+                  4 * 256 * (REEF_CONTEXTS + 1) + 4 * REEF_MATCHES * REEF_MATCH_STATES + 256 +
+                      2 * REEF_WEIGHT_SETS * REEF_INPUTS + 4 * 256 * REEF_SETS +
+                      4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) + 2 * REEF_CONTEXTS + (2 << 16) +
+                      sizeof(reef_expected_state),
               "the mixer has no padding");
-static_assert(sizeof(reef_expected_state) == 4 * REEF_CONTEXTS_ALL * REEF_EXPECTED_STATES +
+static_assert(sizeof(reef_expected_state) == 4 * REEF_CONTEXTS * REEF_EXPECTED_STATES +
                                                  8 * REEF_MATCHES * REEF_MATCH_STATES +
-                                                 2 * REEF_EXPECTED_WEIGHT_SETS * REEF_INPUTS_ALL +
+                                                 2 * REEF_EXPECTED_WEIGHT_SETS * REEF_INPUTS +
                                                  4 * REEF_EXPECTED_LAST * REEF_EXPECTED_SETS +
                                                  4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) +
                                                  4 * 8 * 32 + 4 * 8 * REEF_DIVERGENCES,
               "the state of expected bytes has no padding");
 static_assert(sizeof(reef_net_state) == 8 + sizeof(((reef_net_state *)0)->chance) +
-                                            UINT64_C(2) * REEF_NET_WEIGHT_SETS * REEF_INPUTS_ALL +
+                                            UINT64_C(2) * REEF_NET_WEIGHT_SETS * REEF_INPUTS +
                                             UINT64_C(4) * 256 * (REEF_NET_SETS + 1) +
                                             UINT64_C(4) * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2),
               "the net's state has no padding");
 
 #define MAGIC 0x4D454D52u // "RMEM"
-#define POSITION_WORDS 11
-#define WIDE_WORDS 4
+#define POSITION_WORDS 13
 
 enum {
     PART_HEADER,
@@ -92,18 +91,12 @@ static void list_position(reef_position *position, uint32_t *words[POSITION_WORD
     uint32_t *const list[POSITION_WORDS] = {
         &position->word,       NULL, // has_letter
         &position->words[0],   &position->words[1],
-        &position->first_word, &position->folded,
-        &position->shape,      &position->template,
+        &position->first_word, &position->gap,
+        &position->folded,     &position->shape,
+        &position->long_shape, &position->template,
         &position->field_hash, &position->last_field_hash,
         &position->field,
     };
-    memcpy(words, list, sizeof(list));
-}
-
-// Those that only further contexts need.
-static void list_wide_position(reef_position *position, uint32_t *words[WIDE_WORDS]) {
-    uint32_t *const list[WIDE_WORDS] = {&position->first_word_above, &position->gap,
-                                        &position->shapes[0], &position->shapes[1]};
     memcpy(words, list, sizeof(list));
 }
 
@@ -112,7 +105,7 @@ static void write_header(reef_memory *memory) {
     reef_predictor *p = &memory->predictor;
     const reef_memory_sizes sizes = reef_memory_sizes_of(memory);
     uint8_t *at = memory->header;
-    uint32_t *words[POSITION_WORDS], *wide_words[WIDE_WORDS];
+    uint32_t *words[POSITION_WORDS];
     at = put32(at, MAGIC);
     at = put32(at, REEF_MEMORY_VERSION);
     at = put64(at, sizes.bytes_max);
@@ -120,16 +113,13 @@ static void write_header(reef_memory *memory) {
     for (size_t t = 0; t < REEF_TABLES; t++) at = put32(at, sizes.lines_log2[t]);
     at = put32(at, (uint32_t)sizeof(*p->state));
     at = put32(at, net_bytes(p));
-    at = put64(at, 0);
+    at = put64(at, sizes.text_max);
     at = put64(at, p->position.bytes);
     at = put64(at, p->position.line);
     at = put64(at, p->position.line_above);
     list_position(&p->position, words);
     for (size_t i = 0; i < POSITION_WORDS; i++)
         at = put32(at, words[i] != NULL ? *words[i] : p->position.has_letter);
-    list_wide_position(&p->position, wide_words);
-    for (size_t i = 0; i < WIDE_WORDS; i++)
-        at = put32(at, reef_memory_is_wide(memory->bytes_max) ? *wide_words[i] : 0);
     at = put32(at, 0);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         const reef_match *match = &p->matches[k];
@@ -175,7 +165,7 @@ static bool get_flag(const uint8_t **at, uint32_t *zeros) {
 }
 
 static void get_position(const uint8_t **at, header *h, uint32_t *zeros) {
-    uint32_t *words[POSITION_WORDS], *wide_words[WIDE_WORDS];
+    uint32_t *words[POSITION_WORDS];
     h->position.bytes = get64(at);
     h->position.line = get64(at);
     h->position.line_above = get64(at);
@@ -185,11 +175,6 @@ static void get_position(const uint8_t **at, header *h, uint32_t *zeros) {
             *words[i] = get32(at);
         else
             h->position.has_letter = get_flag(at, zeros);
-    list_wide_position(&h->position, wide_words);
-    for (size_t i = 0; i < WIDE_WORDS; i++) {
-        *wide_words[i] = get32(at);
-        if (!reef_memory_is_wide(h->sizes.bytes_max)) *zeros |= *wide_words[i];
-    }
     *zeros |= get32(at);
 }
 
@@ -238,7 +223,7 @@ static reef_status read_header(const uint8_t *bytes, header *h, reef_error *err)
     for (size_t t = 0; t < REEF_TABLES; t++) h->sizes.lines_log2[t] = get32(&at);
     h->mixer_bytes = get32(&at);
     h->net_bytes = get32(&at);
-    zeros |= get32(&at) | get32(&at);
+    h->sizes.text_max = get64(&at);
     get_position(&at, h, &zeros);
     get_matches(&at, h->matches, &zeros);
     assert(at == bytes + REEF_MEMORY_HEADER_BYTES);
@@ -258,7 +243,6 @@ static reef_status check_cells(const reef_predictor *p, reef_error *err) {
         const reef_cell_line *line =
             (const reef_cell_line *)(const void *)reef_lines_peek(&p->cells, at);
         right = line->hand < REEF_CELLS_A_LINE;
-        for (size_t i = 0; i < sizeof(line->zero); i++) right &= line->zero[i] == 0;
         for (size_t i = 0; i < REEF_CELLS_A_LINE; i++)
             right &= line->history[i] == REEF_CELL_TREES || is_history(p->table, line->history[i]);
     }
@@ -458,7 +442,8 @@ reef_status reef_memory_stored_stats(const void *header_part,
     size_t cell_lines = cells_bytes / REEF_LINE_BYTES, tree_lines = trees_bytes / REEF_LINE_BYTES;
     *out = (reef_memory_stats){
         .learned_bytes = s->learned_bytes,
-        .bytes = reef_memory_sizes_bytes(s) + h.net_bytes,
+        .bytes =
+            reef_memory_sizes_bytes(s) + reef_memory_text_capacity(s) + h.mixer_bytes + h.net_bytes,
         .bytes_max = s->bytes_max,
         .cells = (1ull << cells_log2) * REEF_CELLS_A_LINE,
         .trees = (1ull << trees_log2) * REEF_SLOTS_A_LINE,

@@ -5,35 +5,30 @@
 // grow to what cannot be read back. Everything follows from two numbers, the bound and the bytes
 // learned, and is counted in 64 bits.
 //
-// A memory begins small. Whenever the stream has grown so that the next size stays below
-// BYTES_A_BYTE times the bytes learned, and below the bound, a table doubles: indexes first, then
-// cells, then trees. So what a memory takes, and what it knows, depends on the stream alone. A wide
-// memory, which has further contexts, takes more for a byte.
+// A memory begins small. A table doubles whenever the stream has grown so that there is room for
+// the next size, up to its share of the bound. So what a memory takes, and what it knows, depends
+// on the stream alone.
+//
+// Room for cells and trees, by what the stream has:
+//
+//   84 kB   500 kB   1.7 MB   10 MB    100 MB    1 GB
+//   1.3 MB   12 MB    50 MB   254 MB   806 MB   2.5 GB
+//
+// First contexts come with each byte, later ever fewer of them are met again: of 10 MB of
+// C half of the room costs 0.3 % of the bits.
 #include "memory_internal.h"
 
-#define BYTES_A_BYTE 24
-#define WIDE_BYTES_A_BYTE 96
+#include <assert.h>
+
 #define LEARNED_BYTES_MAX (1ull << 56)
 #define INDEX_LINES_MIN_LOG2 8
 #define INDEX_ENTRIES_A_LINE (REEF_LINE_BYTES / sizeof(uint32_t))
+// Bytes of text for an entry of the index of short matches: any of their bytes finds them.
+#define INDEX_SPARSE 8
 #define TEXT_FIRST (1ull << 16)
-// An entry of an index has the lower 32 bits of a position: no more text can be told apart.
-#define TEXT_MAX (1ull << 32)
-
-// The mixers, and some more. Numbers and not sizes: growth is a function of the stream alone, on
-// every machine. What a net's bytes need comes beside the bound, and so does the part of the mixers
-// that a memory without further contexts leaves as it was.
-#define EXPECTED_BYTES 797440
-#define MIXER_BYTES (925576 + EXPECTED_BYTES)
-#define WIDE_BYTES 261152 // beside them, of a wide memory
-
-// Of the bound, for the text and for each index of matches.
-#define TEXT_SHARE 16
-#define INDEX_SHARE 16
-
-bool reef_memory_is_wide(uint64_t bytes_max) {
-    return bytes_max > REEF_MEMORY_BYTES_NARROW;
-}
+#define TEXT_SHARE 4 // bytes of text for a byte of the bound
+// An entry of an index has the lower 32 bits of a position: more text could not be told apart.
+static_assert(REEF_MEMORY_TEXT_MAX <= 1ull << 32, "positions are told apart");
 
 static uint32_t log2_below(uint64_t x) {
     return 63 - (uint32_t)__builtin_clzll(x);
@@ -41,15 +36,15 @@ static uint32_t log2_below(uint64_t x) {
 
 // ---- the text -----------------------------------------------------------------------------------
 
-uint64_t reef_memory_text_bound(uint64_t bytes_max) {
-    uint64_t bound = 1ull << log2_below(bytes_max / TEXT_SHARE);
-    return bound < TEXT_MAX ? bound : TEXT_MAX;
+uint64_t reef_memory_text_max(uint64_t bytes_max) {
+    uint64_t bound = 1ull << log2_below(bytes_max * TEXT_SHARE);
+    return bound < REEF_MEMORY_TEXT_MAX ? bound : REEF_MEMORY_TEXT_MAX;
 }
 
 // It doubles when it is full and another byte comes.
 uint64_t reef_memory_text_capacity(const reef_memory_sizes *sizes) {
-    uint64_t bound = reef_memory_text_bound(sizes->bytes_max), capacity = TEXT_FIRST;
-    while (capacity < bound && capacity < sizes->learned_bytes) capacity *= 2;
+    uint64_t capacity = TEXT_FIRST;
+    while (capacity < sizes->text_max && capacity < sizes->learned_bytes) capacity *= 2;
     return capacity;
 }
 
@@ -65,26 +60,27 @@ static uint32_t min_log2(reef_memory_table table) {
     return table == REEF_TABLE_TREES ? REEF_SLOT_LINES_MIN_LOG2 : INDEX_LINES_MIN_LOG2;
 }
 
-// Cells and trees end where the hashes that find them do.
+// Cells have a half of the bound, trees a quarter, the index of short matches an eighth, and that
+// of long ones as much less as fewer places are in it.
 uint32_t reef_memory_table_max_log2(uint64_t bytes_max, reef_memory_table table) {
-    if (table == REEF_TABLE_CELLS) return REEF_CELL_LINES_MAX_LOG2;
-    if (table == REEF_TABLE_TREES) return REEF_SLOT_LINES_MAX_LOG2;
-    return log2_below(bytes_max / INDEX_SHARE / REEF_LINE_BYTES);
+    uint32_t all = log2_below(bytes_max / REEF_LINE_BYTES);
+    if (table == REEF_TABLE_CELLS) return all - 1;
+    if (table == REEF_TABLE_TREES) return all - 2;
+    return table == REEF_TABLE_INDEX ? all - 3 : all - 3 - log2_below(REEF_MATCH_SAMPLED);
 }
 
 static uint64_t table_bytes(const reef_memory_sizes *sizes, reef_memory_table table) {
     return (uint64_t)REEF_LINE_BYTES << sizes->lines_log2[table];
 }
 
-reef_memory_sizes reef_memory_sizes_first(uint64_t bytes_max) {
-    reef_memory_sizes sizes = {.bytes_max = bytes_max};
+reef_memory_sizes reef_memory_sizes_first(uint64_t bytes_max, uint64_t text_max) {
+    reef_memory_sizes sizes = {.bytes_max = bytes_max, .text_max = text_max};
     for (reef_memory_table t = 0; t < REEF_TABLES; t++) sizes.lines_log2[t] = min_log2(t);
     return sizes;
 }
 
 uint64_t reef_memory_sizes_bytes(const reef_memory_sizes *sizes) {
-    uint64_t bytes = MIXER_BYTES + (reef_memory_is_wide(sizes->bytes_max) ? WIDE_BYTES : 0) +
-                     reef_memory_text_capacity(sizes);
+    uint64_t bytes = 0;
     for (reef_memory_table t = 0; t < REEF_TABLES; t++) bytes += table_bytes(sizes, t);
     return bytes;
 }
@@ -93,39 +89,46 @@ bool reef_memory_sizes_are_possible(const reef_memory_sizes *sizes) {
     if (sizes->bytes_max < REEF_MEMORY_BYTES_MIN || sizes->bytes_max > REEF_MEMORY_BYTES_MAX ||
         sizes->learned_bytes > LEARNED_BYTES_MAX)
         return false;
+    if (sizes->text_max < TEXT_FIRST || sizes->text_max > REEF_MEMORY_TEXT_MAX ||
+        (sizes->text_max & (sizes->text_max - 1)) != 0)
+        return false;
     for (reef_memory_table t = 0; t < REEF_TABLES; t++)
         if (sizes->lines_log2[t] < min_log2(t) ||
             sizes->lines_log2[t] > reef_memory_table_max_log2(sizes->bytes_max, t))
             return false;
-    return reef_memory_sizes_bytes(sizes) <= sizes->bytes_max;
+    return true;
 }
 
 // ---- growth -------------------------------------------------------------------------------------
 
+static uint64_t root_below(uint64_t x) {
+    uint64_t root = 0;
+    for (uint64_t bit = 1ull << 31; bit > 0; bit /= 2)
+        if ((root + bit) * (root + bit) <= x) root += bit;
+    return root;
+}
+
+// While a stream is short its mixers take as much as its tables: a part of the room is theirs.
+static uint64_t room_of(uint64_t learned) {
+    uint64_t few = learned < 256 << 10 ? 16 * learned : 32 * learned - (4 << 20);
+    uint64_t many = 80600 * root_below(learned);
+    return few < many ? few : many;
+}
+
 static bool may_double(const reef_memory_sizes *sizes, reef_memory_table table) {
-    if (sizes->lines_log2[table] >= reef_memory_table_max_log2(sizes->bytes_max, table))
-        return false;
-    const uint64_t larger = reef_memory_sizes_bytes(sizes) + table_bytes(sizes, table);
-    const uint64_t a_byte =
-        reef_memory_is_wide(sizes->bytes_max) ? WIDE_BYTES_A_BYTE : BYTES_A_BYTE;
-    // The text doubles by itself, whenever it is full: its room is kept free.
-    uint64_t text = reef_memory_text_capacity(sizes),
-             text_bound = reef_memory_text_bound(sizes->bytes_max);
-    uint64_t next_text = text < text_bound ? text : 0;
-    // Tables begin to grow early, as if expected bytes took nothing: that was worth 0.01 bits.
-    return larger + text_bound - text <= sizes->bytes_max &&
-           larger + next_text <= a_byte * sizes->learned_bytes + EXPECTED_BYTES;
+    return sizes->lines_log2[table] < reef_memory_table_max_log2(sizes->bytes_max, table);
 }
 
 reef_memory_table reef_memory_sizes_grow(const reef_memory_sizes *sizes) {
     for (reef_memory_table t = REEF_TABLE_INDEX; t < REEF_TABLES; t++) {
-        // An entry for every fourth byte: matches are long, and any of their bytes finds them.
         uint64_t entries = (uint64_t)INDEX_ENTRIES_A_LINE << sizes->lines_log2[t];
-        if (entries * 4 <= sizes->learned_bytes && may_double(sizes, t)) return t;
+        if (t > REEF_TABLE_INDEX) entries *= REEF_MATCH_SAMPLED;
+        if (entries * INDEX_SPARSE <= reef_memory_text_bytes(sizes) && may_double(sizes, t))
+            return t;
     }
-    reef_memory_table smaller =
-        table_bytes(sizes, REEF_TABLE_CELLS) <= table_bytes(sizes, REEF_TABLE_TREES)
-            ? REEF_TABLE_CELLS
-            : REEF_TABLE_TREES;
-    return may_double(sizes, smaller) ? smaller : REEF_TABLES;
+    bool cells_first = sizes->lines_log2[REEF_TABLE_CELLS] <= sizes->lines_log2[REEF_TABLE_TREES];
+    reef_memory_table next = cells_first ? REEF_TABLE_CELLS : REEF_TABLE_TREES;
+    uint64_t larger = table_bytes(sizes, REEF_TABLE_CELLS) + table_bytes(sizes, REEF_TABLE_TREES) +
+                      table_bytes(sizes, next);
+    return may_double(sizes, next) && larger <= room_of(sizes->learned_bytes) ? next : REEF_TABLES;
 }

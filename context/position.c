@@ -10,7 +10,7 @@
 
 static const char *const NAMES[] = {
 #define REEF_CONTEXT_NAME(name, text) text,
-    REEF_CONTEXT_LIST(REEF_CONTEXT_NAME) REEF_WIDE_CONTEXT_LIST(REEF_CONTEXT_NAME)
+    REEF_CONTEXT_LIST(REEF_CONTEXT_NAME)
 #undef REEF_CONTEXT_NAME
 };
 
@@ -58,7 +58,6 @@ static void end_word(reef_position *p) {
 }
 
 static void begin_line(reef_position *p, uint64_t at) {
-    p->first_word_above = p->first_word;
     p->line_above = p->line;
     p->line = at;
     p->field = 0;
@@ -87,8 +86,7 @@ void reef_position_step(reef_position *p, const reef_text_ring *text, uint8_t by
     // Six characters of five bits each: older ones are shifted out.
     p->folded = (p->folded << 5) + (letter ? (uint32_t)(byte | 32) : digit ? 1 : byte * 3u);
     p->shape = p->shape << 3 | character_kind(byte);
-    p->shapes[1] = p->shapes[1] << 4 | p->shapes[0] >> 28;
-    p->shapes[0] = p->shapes[0] << 4 | character_kind(byte);
+    p->long_shape = p->long_shape << 4 | character_kind(byte);
     if (byte == '\n') {
         begin_line(p, text->end);
     } else if (ends_field(byte)) {
@@ -100,14 +98,14 @@ void reef_position_step(reef_position *p, const reef_text_ring *text, uint8_t by
     }
 }
 
-static inline uint32_t hash(uint32_t context, uint64_t x) {
+static inline uint64_t hash(uint32_t context, uint64_t x) {
     uint64_t h = (x * 64 + context + 1) * SPREAD;
     h ^= h >> 29;
     h *= 0xBF58476D1CE4E5B9ull;
-    return (uint32_t)(h >> 32);
+    return h ^ h >> 31;
 }
 
-uint32_t reef_order_hash(uint32_t order, uint64_t bytes) {
+uint64_t reef_order_hash(uint32_t order, uint64_t bytes) {
     if (order == 8) return hash(REEF_CONTEXT_ORDER_8, bytes);
     return hash(order - 1, bytes & ((UINT64_C(1) << 8 * order) - 1));
 }
@@ -134,38 +132,12 @@ static uint64_t older_bytes(const reef_text_ring *text, uint32_t count) {
 
 #define CONTEXT(name, x) hashes[REEF_CONTEXT_##name] = hash(REEF_CONTEXT_##name, x)
 
-static void hash_wide_contexts(const reef_position *p,
-                               const reef_text_ring *text,
-                               uint64_t column,
-                               uint32_t above,
-                               uint32_t *hashes) {
-    const uint64_t b = p->bytes, word = (uint64_t)p->word * FACTOR;
-    const uint64_t last_word = p->words[0], second = p->words[1], first = p->first_word;
-    const uint64_t shapes = (uint64_t)p->shapes[1] << 32 | p->shapes[0];
-    CONTEXT(ORDER_6, b & 0xFFFFFFFFFFFF);
-    CONTEXT(ORDER_11, b + older_bytes(text, 3) * SPREAD);
-    CONTEXT(WORD_PAIR, word + last_word * 5);
-    CONTEXT(WORD_TRIPLE, word + last_word * 5 + second * FACTOR_2);
-    CONTEXT(WORD_GAP, last_word * FACTOR_2 + (p->word != 0 ? (uint64_t)p->word * 3 + 1 : p->gap));
-    CONTEXT(WORDS_GAP, (last_word * FACTOR_2 + p->gap) * FACTOR + p->word + second * 77);
-    CONTEXT(WORD_BYTES_2, last_word * FACTOR_2 + (b & 0xFFFF));
-    CONTEXT(WORD_BYTES_3, last_word << 32 | (b & 0xFFFFFF));
-    CONTEXT(WORD_SKIP_BYTES, second << 32 | (b & 0xFFFF));
-    CONTEXT(COARSE_5, b & 0xF8F8F8F8F8);
-    CONTEXT(COARSE_6, b & 0xE0E0E0E0FFFF);
-    CONTEXT(COLUMN, (column < 255 ? column : 255) << 16 | (b & 0xFF) << 8 | above);
-    CONTEXT(LINE_BYTES, first << 32 | (b & 0xFFFFFF));
-    CONTEXT(LINES, ((uint64_t)p->first_word_above << 32) + first * FACTOR_2 + p->word);
-    CONTEXT(SHAPE_WORD, (shapes & 0xFFFFFFFF) * SPREAD + word);
-    CONTEXT(SHAPE_16, shapes * SPREAD);
-}
-
 void reef_contexts_hash(const reef_position *p,
                         const reef_text_ring *text,
                         uint32_t followers,
-                        size_t count,
-                        uint32_t *hashes) {
+                        uint64_t *hashes) {
     const uint64_t b = p->bytes, word = (uint64_t)p->word * FACTOR;
+    const uint64_t last_word = p->words[0], second = p->words[1];
     const uint32_t last = b & 0xFF;
     uint64_t column = text->end - p->line;
     uint32_t above = byte_within(text, p->line_above, p->line, column);
@@ -174,7 +146,7 @@ void reef_contexts_hash(const reef_position *p,
         hashes[order - 1] = hash(order - 1, b & ((UINT64_C(1) << 8 * order) - 1));
     CONTEXT(ORDER_8, b);
     CONTEXT(WORD, word);
-    CONTEXT(WORD_SKIP, word + (uint32_t)(p->words[1] * 3));
+    CONTEXT(WORD_SKIP, word + (uint32_t)(second * 3));
     CONTEXT(SPARSE_2, b & 0xFFFF00);
     CONTEXT(FOLDED, p->folded);
     CONTEXT(ABOVE, above << 16 | last << 8 | next_above);
@@ -183,5 +155,12 @@ void reef_contexts_hash(const reef_position *p,
     CONTEXT(TEMPLATE, (uint64_t)p->template * FACTOR_2 + p->field_hash);
     CONTEXT(INDIRECT, (uint64_t)followers << 8 | last);
     CONTEXT(SHAPE, (uint64_t)p->shape << 8 | last);
-    if (count > REEF_CONTEXTS) hash_wide_contexts(p, text, column, above, hashes);
+    CONTEXT(ORDER_11, b + older_bytes(text, 3) * SPREAD);
+    CONTEXT(WORD_TRIPLE, word + last_word * 5 + second * FACTOR_2);
+    CONTEXT(WORD_GAP, last_word * FACTOR_2 + (p->word != 0 ? (uint64_t)p->word * 3 + 1 : p->gap));
+    CONTEXT(WORDS_GAP, (last_word * FACTOR_2 + p->gap) * FACTOR + p->word + second * 77);
+    CONTEXT(WORD_BYTES, last_word << 32 | (b & 0xFFFFFF));
+    CONTEXT(WORD_SKIP_BYTES, second << 32 | (b & 0xFFFF));
+    CONTEXT(COLUMN, (column < 255 ? column : 255) << 16 | last << 8 | above);
+    CONTEXT(SHAPE_WORD, p->long_shape * SPREAD + word);
 }

@@ -24,34 +24,21 @@
     X(FIELDS, "this and the last field")                                                           \
     X(TEMPLATE, "line without its numbers")                                                        \
     X(INDIRECT, "what followed last time")                                                         \
-    X(SHAPE, "kinds of characters")
-
-// the same of the further contexts of wide memories
-#define REEF_WIDE_CONTEXT_LIST(X)                                                                  \
-    X(ORDER_6, "order 6")                                                                          \
+    X(SHAPE, "kinds of characters")                                                                \
     X(ORDER_11, "order 11")                                                                        \
-    X(WORD_PAIR, "two words")                                                                      \
     X(WORD_TRIPLE, "three words")                                                                  \
     X(WORD_GAP, "word, what parted it from the last")                                              \
     X(WORDS_GAP, "two words, what parted them")                                                    \
-    X(WORD_BYTES_2, "the last word, two bytes")                                                    \
-    X(WORD_BYTES_3, "the last word, three bytes")                                                  \
+    X(WORD_BYTES, "the last word, three bytes")                                                    \
     X(WORD_SKIP_BYTES, "the word before the last, two bytes")                                      \
-    X(COARSE_5, "five bytes, coarsely")                                                            \
-    X(COARSE_6, "six bytes, four of them coarsely")                                                \
     X(COLUMN, "column, the byte above")                                                            \
-    X(LINE_BYTES, "first word, three bytes")                                                       \
-    X(LINES, "first words of two lines, word")                                                     \
-    X(SHAPE_WORD, "kinds of eight characters, word")                                               \
-    X(SHAPE_16, "kinds of 16 characters")
+    X(SHAPE_WORD, "kinds of eight characters, word")
 
 enum {
 #define REEF_CONTEXT_ENUM(name, text) REEF_CONTEXT_##name,
-    REEF_CONTEXT_LIST(REEF_CONTEXT_ENUM) REEF_WIDE_CONTEXT_LIST(REEF_CONTEXT_ENUM)
+    REEF_CONTEXT_LIST(REEF_CONTEXT_ENUM)
 #undef REEF_CONTEXT_ENUM
-        REEF_CONTEXTS_ALL,
-    REEF_CONTEXTS = REEF_CONTEXT_SHAPE + 1, // of every memory
-    REEF_WIDE_CONTEXTS = REEF_CONTEXTS_ALL - REEF_CONTEXTS,
+        REEF_CONTEXTS,
 };
 
 #define REEF_ORDERS 6 // the first of the list
@@ -63,11 +50,10 @@ typedef struct reef_position {
     bool has_letter;            // the word has
     uint32_t words[REEF_WORDS]; // hashes of the last words with a letter, the newest first
     uint32_t first_word;        // of the line
-    uint32_t first_word_above;  // of the line above
     uint32_t gap;               // hash of the bytes between the last two words, or since the last
     uint32_t folded;            // hash of the last letters without case
     uint32_t shape;             // kinds of the last bytes, three bits each
-    uint32_t shapes[2];         // of the last 16, four bits each, the newest eight first
+    uint32_t long_shape;        // of the last eight, four bits each
     uint32_t template;          // hash of the line so far, without digits
     uint32_t field_hash, last_field_hash;
     uint64_t line, line_above; // positions of their first bytes
@@ -82,17 +68,15 @@ void reef_position_step(reef_position *position, const reef_text_ring *text, uin
 
 /**
  * followers  the two bytes that came last after the present two; 0: none
- * count      REEF_CONTEXTS, or REEF_CONTEXTS_ALL for a wide memory
- * hashes     (count) written
+ * hashes     (REEF_CONTEXTS) written
  */
 void reef_contexts_hash(const reef_position *position,
                         const reef_text_ring *text,
                         uint32_t followers,
-                        size_t count,
-                        uint32_t *hashes);
+                        uint64_t *hashes);
 
 /** The hash of the last `order` bytes, 1 to 5 or 8; `bytes`: the newest lowest. */
-uint32_t reef_order_hash(uint32_t order, uint64_t bytes);
+uint64_t reef_order_hash(uint32_t order, uint64_t bytes);
 
 /** The field, the kind of the last byte and whether it is in a word: 0 .. 255. */
 static inline uint32_t reef_position_class(const reef_position *position) {

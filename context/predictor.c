@@ -45,7 +45,7 @@ static void begin_match_chances(reef_mix_state *state) {
 void reef_mix_state_init(reef_mix_state *state) {
     const reef_logistic *logistic = reef_logistic_tables();
     memset(state, 0, sizeof(*state));
-    for (size_t i = 0; i < REEF_CONTEXTS_ALL; i++) begin_chances(state->chance[i]);
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) begin_chances(state->chance[i]);
     begin_chances(state->order_0_chance);
     begin_match_chances(state);
     for (size_t s = 0; s < REEF_WEIGHT_SETS; s++) reef_weights_init(state->weights[s]);
@@ -117,7 +117,7 @@ static bool needs_trees(const reef_predictor *p) {
 
 static void open_byte(reef_predictor *p) {
     // A context that knows nothing has nothing to say in any bit of the byte.
-    memset(p->in, 0, p->inputs * sizeof(*p->in));
+    memset(p->in, 0, REEF_INPUTS * sizeof(*p->in));
     p->open = true;
     reef_trees_open(p);
 }
@@ -140,8 +140,9 @@ void reef_predictor_begin(reef_predictor *p) {
 
 // A new context takes a cell. Of slots it opens one a nibble, or stores up to four.
 static reef_status reserve_trees(reef_predictor *p, reef_error *err) {
-    reef_status status = reef_lines_reserve(&p->cells, p->contexts, err);
-    return status == REEF_OK ? reef_lines_reserve(&p->slots, (size_t)6 * p->contexts, err) : status;
+    reef_status status = reef_lines_reserve(&p->cells, REEF_CONTEXTS, err);
+    return status == REEF_OK ? reef_lines_reserve(&p->slots, (size_t)6 * REEF_CONTEXTS, err)
+                             : status;
 }
 
 reef_status reef_predictor_reserve(reef_predictor *p, reef_error *err) {
@@ -182,7 +183,7 @@ static void context_inputs(reef_predictor *p) {
     for (size_t k = 0; k < p->known_count; k++) {
         size_t i = p->known[k];
         uint8_t history = p->histories[i] = p->nodes[i][node];
-        put_inputs(p, reef_input_of(i), history, p->state->chance[i][history]);
+        put_inputs(p, i, history, p->state->chance[i][history]);
     }
     p->order_0_history = p->state->order_0[p->bits];
     put_inputs(p, REEF_PREDICTION_ORDER_0, p->order_0_history, *order_0_chance(p));
@@ -349,7 +350,7 @@ static void learn_weights(reef_predictor *p, int bit) {
     reef_learn_last(p->logistic, REEF_SETS, p->state->last_weights[p->bits], p->odds, p->last_odds,
                     bit);
     reef_mix_rates(p->logistic, REEF_SETS, rates, p->odds, p->rate, bit);
-    p->kernels->train(REEF_SETS, p->inputs, p->rows, p->in, rates);
+    p->kernels->train(REEF_SETS, REEF_INPUTS, p->rows, p->in, rates);
 }
 
 static void learn_net_weights(reef_predictor *p, int bit) {
@@ -357,7 +358,7 @@ static void learn_net_weights(reef_predictor *p, int bit) {
     reef_learn_last(p->logistic, REEF_NET_SETS + 1, p->net->last_weights[p->bits], p->net_set_odds,
                     p->net_last_odds, bit);
     reef_mix_rates(p->logistic, REEF_NET_SETS, rates, p->net_set_odds, p->net_rate, bit);
-    p->kernels->train(REEF_NET_SETS, p->inputs, p->net_rows, p->net_in, rates);
+    p->kernels->train(REEF_NET_SETS, REEF_INPUTS, p->net_rows, p->net_in, rates);
 }
 
 static void learn_chances(reef_predictor *p, int bit) {
@@ -415,7 +416,7 @@ static void end_byte(reef_predictor *p) {
     reef_trees_prefetch(p, p->next_hashes);
     if (!p->frozen) reef_trees_end_byte(p, byte);
     for (size_t k = 0; k < REEF_MATCHES; k++)
-        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, !p->alone);
+        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], !p->alone);
     p->learned_bytes += !p->frozen;
     if (p->net_tokens > 0 && !p->frozen) p->net->bytes++;
     p->net_tokens = 0;
@@ -439,12 +440,12 @@ void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count) 
     if (count == 0) return;
     reef_trees_prefetch(p, p->next_hashes);
     for (size_t k = 0; k < REEF_MATCHES; k++)
-        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, false);
+        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], false);
 }
 
 // A bit that contradicts ends the trust: now the byte is one like others.
 static void catch_up(reef_predictor *p) {
-    memset(p->in, 0, p->inputs * sizeof(*p->in));
+    memset(p->in, 0, REEF_INPUTS * sizeof(*p->in));
     p->open = true;
     reef_trees_catch_up(p);
 }

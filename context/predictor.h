@@ -11,9 +11,6 @@
 // says and what the memory says. It has mixers and SSE of its own, which begin as copies of the
 // memory's. The memory learns as if there were no net.
 //
-// A wide memory has further contexts. Their inputs are the last of each row of inputs and weights,
-// so that other memories use a shorter row.
-//
 // The same code learns a stream, over tables of its own, and reads a text, over views of them.
 //
 // What PAQ calls these:
@@ -56,18 +53,11 @@ enum {
     REEF_PREDICTIONS =
         (REEF_PREDICTIONS_USED + REEF_INPUT_BLOCK - 1) / REEF_INPUT_BLOCK * REEF_INPUT_BLOCK,
     REEF_INPUTS = 2 * REEF_PREDICTIONS,
-    // Behind them, in the same order, those of the further contexts of a wide memory.
-    REEF_INPUTS_ALL = REEF_INPUTS + 2 * REEF_WIDE_CONTEXTS,
 };
-
-/** The input of a context. */
-static inline size_t reef_input_of(size_t context) {
-    return context < REEF_CONTEXTS ? context : REEF_INPUTS + context - REEF_CONTEXTS;
-}
 
 /** The second input that goes with one. */
 static inline size_t reef_distance_of(size_t input) {
-    return input + (input < REEF_INPUTS ? REEF_PREDICTIONS : REEF_WIDE_CONTEXTS);
+    return input + REEF_PREDICTIONS;
 }
 
 // set of weights: how many there are of it
@@ -135,9 +125,9 @@ enum {
 
 /** What is learned of expected bytes. */
 typedef struct reef_expected_state {
-    reef_chance contexts[REEF_CONTEXTS_ALL][REEF_EXPECTED_STATES];
+    reef_chance contexts[REEF_CONTEXTS][REEF_EXPECTED_STATES];
     reef_chance matches[REEF_MATCHES][2][REEF_MATCH_STATES]; // it expects another, or this byte
-    int16_t weights[REEF_EXPECTED_WEIGHT_SETS][REEF_INPUTS_ALL];
+    int16_t weights[REEF_EXPECTED_WEIGHT_SETS][REEF_INPUTS];
     int32_t last_weights[REEF_EXPECTED_LAST][REEF_EXPECTED_SETS];
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
     reef_chance bits[8][32]; // of bytes that are not trusted, by their probability
@@ -146,15 +136,15 @@ typedef struct reef_expected_state {
 
 /** What is learned beside the tables of contexts; small, so that a session has a copy. */
 typedef struct reef_mix_state {
-    reef_chance chance[REEF_CONTEXTS_ALL][256]; // by bit history
-    reef_chance order_0_chance[256];            // the same without a context
+    reef_chance chance[REEF_CONTEXTS][256]; // by bit history
+    reef_chance order_0_chance[256];        // the same without a context
     reef_chance match[REEF_MATCHES][REEF_MATCH_STATES];
     uint8_t order_0[256]; // bit histories by the bits of the byte so far
-    int16_t weights[REEF_WEIGHT_SETS][REEF_INPUTS_ALL];
+    int16_t weights[REEF_WEIGHT_SETS][REEF_INPUTS];
     int32_t last_weights[256][REEF_SETS]; // of the second mixer; 16 bits behind the point
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
-    uint16_t met_again[REEF_CONTEXTS_ALL]; // share of new contexts that occur again, in 1/65536
-    uint16_t followers[1 << 16];           // the two bytes that came last after two bytes
+    uint16_t met_again[REEF_CONTEXTS]; // share of new contexts that occur again, in 1/65536
+    uint16_t followers[1 << 16];       // the two bytes that came last after two bytes
     reef_expected_state expected;
 } reef_mix_state;
 
@@ -163,7 +153,7 @@ typedef struct reef_net_state {
     uint64_t bytes; // that it has learned
     reef_chance chance[REEF_NET_TOKENS]
                       [REEF_NET_STEPS]; // by the tokens the net has seen and its log odds
-    int16_t weights[REEF_NET_WEIGHT_SETS][REEF_INPUTS_ALL];
+    int16_t weights[REEF_NET_WEIGHT_SETS][REEF_INPUTS];
     int32_t last_weights[256][REEF_NET_SETS + 1]; // the last for what the memory says
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
 } reef_net_state;
@@ -177,8 +167,8 @@ typedef enum reef_context_state {
 /** Copies of the lines of trees that a trial opens, in place of those of the table. */
 typedef struct reef_trial_lines {
     size_t count;
-    size_t at[2 * REEF_CONTEXTS_ALL]; // numbers of the lines, none twice
-    _Alignas(REEF_LINE_BYTES) uint8_t bytes[2 * REEF_CONTEXTS_ALL][REEF_LINE_BYTES];
+    size_t at[2 * REEF_CONTEXTS]; // numbers of the lines, none twice
+    _Alignas(REEF_LINE_BYTES) uint8_t bytes[2 * REEF_CONTEXTS][REEF_LINE_BYTES];
 } reef_trial_lines;
 
 /** The expected byte in hand. */
@@ -187,8 +177,8 @@ typedef struct reef_expected_byte {
     bool trusted;         // it alone predicts the bits, as long as they agree
     uint32_t probability; // that it comes, 16 bits
     uint32_t escape;      // that it does not, given the bits so far, 22 bits
-    uint16_t states[REEF_CONTEXTS_ALL];
-    int16_t in[REEF_INPUTS_ALL];
+    uint16_t states[REEF_CONTEXTS];
+    int16_t in[REEF_INPUTS];
     int16_t *rows[REEF_EXPECTED_SETS]; // weights, (inputs) each
     int32_t odds[REEF_EXPECTED_SETS], last_odds, *last_weights;
     uint16_t *sse[2];        // the cells that learn
@@ -202,9 +192,8 @@ typedef struct reef_predictor {
     reef_text_ring text;
     reef_position position;
     reef_match matches[REEF_MATCHES];
-    reef_mix_state *state;     // owned
-    reef_net_state *net;       // owned; NULL: no net has spoken yet
-    uint32_t contexts, inputs; // in use: of a wide memory all
+    reef_mix_state *state; // owned
+    reef_net_state *net;   // owned; NULL: no net has spoken yet
     uint64_t learned_bytes;
     bool frozen;             // no table, count or weight learns
     bool alone;              // and matches do not find what a session reads
@@ -216,30 +205,30 @@ typedef struct reef_predictor {
     int32_t net_odds;
 
     // the byte in hand
-    bool begun;                              // false: what follows is of the byte before
-    uint32_t next_hashes[REEF_CONTEXTS_ALL]; // contexts of the byte after it
-    uint32_t hashes[REEF_CONTEXTS_ALL];
-    reef_context_state kinds[REEF_CONTEXTS_ALL];
-    reef_cell_line *lines[REEF_CONTEXTS_ALL];
+    bool begun;                          // false: what follows is of the byte before
+    uint64_t next_hashes[REEF_CONTEXTS]; // contexts of the byte after it
+    uint64_t hashes[REEF_CONTEXTS];
+    reef_context_state kinds[REEF_CONTEXTS];
+    reef_cell_line *lines[REEF_CONTEXTS];
     reef_expected_byte expected_byte;
-    bool open;                              // its trees are
-    int cells_at[REEF_CONTEXTS_ALL];        // the cell in its line; -1: none
-    reef_slot own_slots[REEF_CONTEXTS_ALL]; // histories of contexts without trees
-    uint8_t *nodes[REEF_CONTEXTS_ALL];      // histories of the nibble in hand
-    int followed[REEF_MATCHES];             // byte that a match expects; -1: none, or wrong already
+    bool open;                          // its trees are
+    int cells_at[REEF_CONTEXTS];        // the cell in its line; -1: none
+    reef_slot own_slots[REEF_CONTEXTS]; // histories of contexts without trees
+    uint8_t *nodes[REEF_CONTEXTS];      // histories of the nibble in hand
+    int followed[REEF_MATCHES];         // byte that a match expects; -1: none, or wrong already
     uint32_t match_states[REEF_MATCHES];
     uint32_t bits; // 1 and then the bits of the byte so far
     uint32_t bit;  // number of the next one: 0 .. 7
     uint32_t orders_known;
     uint32_t known_count, tree_count;
-    uint8_t known[REEF_CONTEXTS_ALL]; // numbers of the contexts that know something of the byte
-    uint8_t trees[REEF_CONTEXTS_ALL]; // of those with trees
+    uint8_t known[REEF_CONTEXTS]; // numbers of the contexts that know something of the byte
+    uint8_t trees[REEF_CONTEXTS]; // of those with trees
     uint32_t sse_hash;
     int32_t rate; // of the weights, 12 bits behind the point
 
     // the bit in hand
-    int16_t in[REEF_INPUTS_ALL];
-    uint8_t histories[REEF_CONTEXTS_ALL]; // of the bit; those of contexts that know something
+    int16_t in[REEF_INPUTS];
+    uint8_t histories[REEF_CONTEXTS]; // of the bit; those of contexts that know something
     uint8_t order_0_history;
     int16_t *rows[REEF_SETS]; // weights, (inputs) each
     int32_t odds[REEF_SETS], last_odds;
@@ -247,7 +236,7 @@ typedef struct reef_predictor {
     uint32_t probability;
 
     // the bit in hand, in the layer with a net
-    int16_t net_in[REEF_INPUTS_ALL];
+    int16_t net_in[REEF_INPUTS];
     int16_t *net_rows[REEF_NET_SETS];
     int32_t net_set_odds[REEF_NET_SETS + 1], net_last_odds; // the last as of the weights
     reef_chance *net_chance;                                // the cell that learns
@@ -261,15 +250,11 @@ typedef struct reef_predictor {
     const reef_mix_kernels *kernels;
 } reef_predictor;
 
-/** weights (REEF_INPUTS_ALL) written: a row before anything was learned. */
+/** weights (REEF_INPUTS) written: a row before anything was learned. */
 static inline void reef_weights_init(int16_t *weights) {
     for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) {
         weights[i] = REEF_FIRST_WEIGHT;
         weights[reef_distance_of(i)] = REEF_FIRST_WEIGHT_DISTANCE;
-    }
-    for (size_t i = REEF_CONTEXTS; i < REEF_CONTEXTS_ALL; i++) {
-        weights[reef_input_of(i)] = REEF_FIRST_WEIGHT;
-        weights[reef_distance_of(reef_input_of(i))] = REEF_FIRST_WEIGHT_DISTANCE;
     }
 }
 
@@ -277,11 +262,6 @@ static inline void reef_weights_init(int16_t *weights) {
 void reef_mix_state_init(reef_mix_state *state);
 /** For the first byte that a net speaks of: copies of the mixer, which trust the net a little. */
 void reef_net_state_init(reef_net_state *net, const reef_mix_state *state);
-/** Before anything else: has it further contexts? */
-static inline void reef_predictor_set_wide(reef_predictor *p, bool wide) {
-    p->contexts = wide ? REEF_CONTEXTS_ALL : REEF_CONTEXTS;
-    p->inputs = wide ? REEF_INPUTS_ALL : REEF_INPUTS;
-}
 /** After its tables and its state: at the beginning of a text. */
 void reef_predictor_begin(reef_predictor *p);
 /** Memory for what the next byte may write, with the net's tokens set. */
@@ -293,7 +273,7 @@ void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count);
 /** odds (sets) written: what sets of weights say of inputs. */
 static inline void reef_predictor_dot(
     const reef_predictor *p, size_t sets, int32_t *odds, const int16_t *in, int16_t *const *rows) {
-    p->kernels->dot(sets, p->inputs, odds, in, (const int16_t *const *)rows);
+    p->kernels->dot(sets, REEF_INPUTS, odds, in, (const int16_t *const *)rows);
 }
 
 /** Probability of a one as the next bit, 16 bits, 1 .. 65535; net_tokens and net_odds are set. */
@@ -351,7 +331,7 @@ REEF_MUST_CHECK reef_status reef_predictor_distribution(
 // context_trees.c
 
 /** The contexts of the next byte; their lines are asked for. Changes no table. */
-void reef_trees_prefetch(reef_predictor *p, uint32_t *hashes);
+void reef_trees_prefetch(reef_predictor *p, uint64_t *hashes);
 /** The next byte begins: what its contexts know. */
 void reef_trees_find(reef_predictor *p);
 /** The trees of its upper nibble: of a trusted byte to be looked at, else to be learned. */

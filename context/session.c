@@ -23,8 +23,6 @@ struct reef_memory_session {
 static reef_status make_views(reef_memory_session *session, reef_error *err) {
     reef_predictor *p = &session->predictor;
     const reef_predictor *from = &session->memory->predictor;
-    p->contexts = from->contexts;
-    p->inputs = from->inputs;
     p->cell_lines_log2 = from->cell_lines_log2;
     p->slot_lines_log2 = from->slot_lines_log2;
     reef_status status = reef_lines_init_view(&p->cells, &from->cells, err);

@@ -23,29 +23,39 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REEF_MEMORY_BYTES_DEFAULT (64ull << 20)
+#define REEF_MEMORY_BYTES_DEFAULT (1ull << 30)
 #define REEF_MEMORY_BYTES_MIN (4ull << 20)
-#define REEF_MEMORY_BYTES_NARROW (128ull << 20) // a memory with a higher bound is wide
-#define REEF_MEMORY_BYTES_MAX (512ull << 20)
+#define REEF_MEMORY_BYTES_MAX (64ull << 30)
+#define REEF_MEMORY_TEXT_MAX (256ull << 20)
 
 typedef struct reef_memory reef_memory;
 typedef struct reef_memory_session reef_memory_session;
 
 typedef struct reef_memory_options {
     /**
-     * What the memory may take, in bytes; 0: REEF_MEMORY_BYTES_DEFAULT. It begins small and doubles
-     * as it learns. At the bound the least used contexts make room for new ones.
-     *
-     * Above REEF_MEMORY_BYTES_NARROW the memory is wide: it has sixteen contexts more, takes four
-     * times as much for a byte that it learns, knows more and is half as fast.
+     * What its tables may take, in bytes; 0: REEF_MEMORY_BYTES_DEFAULT. They begin small and double
+     * as it learns. At the bound the least used contexts make room for new ones. Some megabytes for
+     * the mixers come beside it.
      */
     uint64_t bytes_max;
+    /**
+     * Bytes of the text that are kept, where matches are found, beside the bound: a power of two
+     * from 64 KiB to REEF_MEMORY_TEXT_MAX. 0: four for each byte of the bound, as far as that goes.
+     */
+    uint64_t text_max;
 } reef_memory_options;
 
-/** Errors: INVALID a bound outside MIN .. MAX; NO_MEMORY. */
+/** Errors: INVALID a bound that no memory has; NO_MEMORY. */
 REEF_API REEF_MUST_CHECK reef_status reef_memory_new(reef_memory **out,
                                                      const reef_memory_options *options,
                                                      reef_error *err);
+/**
+ * A memory that knows no text, with the mixer of another one: its trust in what contexts say, and
+ * nothing that they said. Errors: NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_memory_new_with_mixer(reef_memory **out,
+                                                                const reef_memory *of,
+                                                                reef_error *err);
 REEF_API void reef_memory_free(reef_memory *memory); // accepts NULL
 
 // ---- what a net says ----------------------------------------------------------------------------
@@ -108,19 +118,20 @@ REEF_API size_t reef_memory_text(const reef_memory *memory, uint8_t *out, size_t
 
 #define REEF_MEMORY_INPUTS_MAX 64 // more than there are inputs
 
-/** The inputs of the mixer, by name: "order 1", "word", "match", ...; of wide memories last. */
+/** The inputs of the mixer, by name: "order 1", "word", "match", .... */
 REEF_API size_t reef_memory_input_count(void);
 REEF_API const char *reef_memory_input_name(size_t input);
 
 typedef struct reef_memory_stats {
     uint64_t learned_bytes;     // of the stream
-    uint64_t bytes, bytes_max;  // of memory now, and its bound
+    uint64_t bytes;             // of memory now, all of it
+    uint64_t bytes_max;         // the bound of its tables
     uint64_t cells, cells_used; // one a context
     uint64_t trees, trees_used; // of bit histories, for contexts with three bytes and more
     uint64_t text_bytes;        // of the stream that matches can reach
 } reef_memory_stats;
 
-/** Walks the tables: some milliseconds. */
+/** Walks the tables: some milliseconds for each 64 MiB. */
 REEF_API void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out);
 
 /**

@@ -38,9 +38,6 @@ const reef_cli_manual reef_init_manual = {
                "reef init many --ranks 3\n",
 };
 
-// Of a memory for a byte that it learns, of prose; less where text repeats itself.
-#define MEMORY_BYTES_A_BYTE 20
-#define WIDE_MEMORY_BYTES_A_BYTE 90
 // Fitted to the resident memory of reefd on text, two threads.
 #define BASE_BYTES ((uint64_t)56 << 20)
 #define COPIES 9 // of all weights: average, moments, gradients, rows as they are committed
@@ -61,10 +58,10 @@ typedef struct size {
 
 // Medium is what a pool has without being asked. Nets are those of the front in docs/RESULTS.md.
 static const size SIZES[] = {
-    {"small", "64M", "0.125", {{"topk", "16"}, {"side", "32"}, {"side_new", "32"}}},
-    {"medium", "64M", "0.5", {{0}}},
+    {"small", "256M", "0.125", {{"topk", "16"}, {"side", "32"}, {"side_new", "32"}}},
+    {"medium", "1G", "0.5", {{0}}},
     {"large",
-     "512M",
+     "4G",
      "1",
      {{"d_model", "128"},
       {"attention_heads", "4"},
@@ -222,9 +219,8 @@ static void print_model(const making *m) {
         printf("no net\n");
     else
         printf("the net learns %.3g %% of the batches\n", 100.0 * (double)config->net_share);
-    printf("  disk        about %d bytes for each byte of the stream, until a memory is full\n",
-           config->context_memory > REEF_MEMORY_BYTES_NARROW ? WIDE_MEMORY_BYTES_A_BYTE
-                                                             : MEMORY_BYTES_A_BYTE);
+    printf(
+        "  disk        about 30 bytes for each of a kind's first two million bytes, then fewer\n");
 }
 
 // Why these sizes, and what to expect of them.

@@ -15,8 +15,8 @@ WORLD_TEST(what_cannot_be_is_refused_and_leaves_nothing) {
         {"this pool has no text", "--model", "layer", "--context-memory", "4M"},
         {"less than the 4194304 bytes", "--context-memory", "4194303"},
         {"less than the 4194304 bytes", "--context-memory", "1K"},
-        {"must be 0 to 536870912", "--context-memory", "513M"},
-        {"must be 0 to 536870912", "--context-memory", "536870913"},
+        {"must be 0 to 68719476736", "--context-memory", "65G"},
+        {"must be 0 to 68719476736", "--context-memory", "68719476737"},
         {"with a unit, such as 64M", "--context-memory", "4MB"},
         {"with a unit, such as 64M", "--context-memory", "-4M"},
         {"must be an integer", "--layers", "4K"},
@@ -36,36 +36,35 @@ WORLD_TEST(sizes_count_it_and_units_are_read) {
         reef_json("init", pool, "--size", "small", "--dry-run", "--context-memory", "4M", NULL);
     json_t *more = reef_json("init", pool, "--size", "small", "--dry-run", NULL);
     const json_t *config = json_at(more, "config");
-    assert_int_equal(integer(config, "context_memory"), 64 << 20);
+    assert_int_equal(integer(config, "context_memory"), 256 << 20);
     const json_t *was = json_at(less, "size"), *is = json_at(more, "size");
-    assert_int_equal(integer(is, "memory_bytes") - integer(was, "memory_bytes"), 60 << 20);
-    assert_int_equal(integer(is, "generation_bytes") - integer(was, "generation_bytes"), 60 << 20);
+    assert_int_equal(integer(is, "memory_bytes") - integer(was, "memory_bytes"), 252 << 20);
+    assert_int_equal(integer(is, "generation_bytes") - integer(was, "generation_bytes"), 252 << 20);
     program p = answers(0, "67.1 MB for each generation's context memory", "init", pool,
                         "--context-memory", "64m", "--net-share", "0.5", "--dry-run", NULL);
     assert_non_null(strstr(p.out, "the net learns 50 % of the batches"));
-    assert_non_null(strstr(p.out, "20 bytes for each byte of the stream"));
-    answers(0, "90 bytes for each byte of the stream", "init", pool, "--context-memory", "512M",
-            "--dry-run", NULL);
+    assert_non_null(strstr(p.out, "30 bytes for each of a kind's first two million bytes"));
     p = answers(0, "--context-memory", "init", "--help", NULL);
     assert_non_null(strstr(p.out, "--net-share"));
-    assert_non_null(strstr(p.out, "[64M]"));
+    assert_non_null(strstr(p.out, "[1G]"));
     assert_non_null(strstr(p.out, "[0.5]"));
 }
 
-// What `reef init` makes of these options, to its end: a memory of 64M and this share for the net,
-// or no memory and all.
+// What `reef init` makes of these options, to its end: a memory and this share for the net, or no
+// memory and all.
 static void chooses(const world *w, double share, const char *option, const char *value) {
     char *pool = path_in(w->directory, "chosen");
     json_t *plan = reef_json("init", pool, "--dry-run", option, value, NULL);
     const json_t *config = json_at(plan, "config");
-    assert_int_equal(integer(config, "context_memory"), share < 1.0 ? 64 << 20 : 0);
+    const json_int_t memory = share == 1.0 ? 0 : share == 0.5 ? 1 << 30 : 256 << 20;
+    assert_int_equal(integer(config, "context_memory"), memory);
     assert_true(number(config, "net_share") == share);
 }
 
 WORLD_TEST(a_new_pool_of_bytes_has_one_unless_told_otherwise) {
     chooses(w, 0.5, NULL, NULL);
     chooses(w, 0.125, "--size", "small");
-    chooses(w, 0.5, "--memory", "1G");
+    chooses(w, 0.5, "--memory", "4G");
     chooses(w, 0.5, "--boundaries", "given");
     chooses(w, 1.0, "--context-memory", "0");
     chooses(w, 1.0, "--model", "layer");

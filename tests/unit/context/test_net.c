@@ -13,8 +13,6 @@
 enum { LEARNED = 16000, READ = 4000 };
 
 static uint8_t learned[LEARNED], text[READ];
-static uint64_t memory_bound; // 0: the default
-
 static void read_bytes(reef_memory_session *session,
                        const uint8_t *bytes,
                        size_t count,
@@ -30,7 +28,7 @@ static double mean_of(const float *bits, size_t count) {
 }
 
 static reef_memory *learned_memory(void) {
-    reef_memory *memory = new_memory(memory_bound);
+    reef_memory *memory = new_memory(0);
     learn(memory, learned, LEARNED, NULL, NULL);
     return memory;
 }
@@ -42,11 +40,6 @@ static int set_up(void **state) {
     memcpy(learned, both, LEARNED);
     memcpy(text, both + LEARNED, READ);
     return 0;
-}
-
-static int set_up_wide(void **state) {
-    memory_bound = REEF_MEMORY_BYTES_NARROW + 1;
-    return set_up(state);
 }
 
 // Probabilities of the 256 bytes: of any size, some of them 0; of every fourth all the same.
@@ -230,7 +223,7 @@ PLAIN_TEST(any_odds_and_tokens_are_taken) {
         for (int bit = 0; bit < 8; bit++) net[i].odds[bit] = (int16_t)draw_bits(&seed);
     }
     net[0].odds[0] = INT16_MIN;
-    reef_memory *memory = new_memory(memory_bound);
+    reef_memory *memory = new_memory(0);
     learn(memory, text, READ, net, bits);
     for (size_t i = 0; i < READ; i++) assert_true(bits[i] > 0.0f && bits[i] <= 128.0f);
     reef_memory_free(memory);
@@ -245,7 +238,7 @@ PLAIN_TEST(every_kernel_gives_the_same_bits_with_a_net) {
     for (size_t i = 0; i < READ; i += 3) net[i].tokens = 0; // in turns
     for (size_t n = 0; n < sizeof(names) / sizeof(*names); n++) {
         if (reef_kernels_choose(names[n], NULL) != REEF_OK) continue; // not on this CPU
-        reef_memory *memory = new_memory(memory_bound);
+        reef_memory *memory = new_memory(0);
         learn(memory, text, READ, net, n == 0 ? plain : bits);
         if (n > 0) assert_memory_equal(plain, bits, sizeof(bits));
         reef_memory_free(memory);
@@ -490,5 +483,5 @@ PLAIN_TEST(skipping_teaches_nothing_and_costs_no_page) {
 }
 
 int main(void) {
-    return test_run(set_up, NULL) + test_run(set_up_wide, NULL);
+    return test_run(set_up, NULL);
 }

@@ -15,12 +15,12 @@ enum { LOOK = 4096, PARTS_MAX = 16 };
 static const uint64_t BOUNDS[] = {
     REEF_MEMORY_BYTES_MIN,
     5000000,
-    REEF_MEMORY_BYTES_DEFAULT,
+    64ull << 20,
     100000001,
-    REEF_MEMORY_BYTES_NARROW,
-    REEF_MEMORY_BYTES_NARROW + 1,
-    200ull << 20,
+    256ull << 20,
     300000007,
+    REEF_MEMORY_BYTES_DEFAULT,
+    REEF_MEMORY_BYTES_DEFAULT + 1,
     REEF_MEMORY_BYTES_MAX - 1,
     REEF_MEMORY_BYTES_MAX,
 };
@@ -44,7 +44,7 @@ static void assert_possible(const reef_memory_sizes *sizes, const reef_memory_si
 // Calls `on_size` for the first sizes, and whenever a table or the text has grown. Returns the
 // last.
 static reef_memory_sizes grow_all(uint64_t bytes_max, void (*on_size)(const reef_memory_sizes *)) {
-    reef_memory_sizes sizes = reef_memory_sizes_first(bytes_max);
+    reef_memory_sizes sizes = reef_memory_sizes_first(bytes_max, reef_memory_text_max(bytes_max));
     if (on_size != NULL) on_size(&sizes);
     while (sizes.learned_bytes < LEARNED_MAX) {
         reef_memory_sizes before = sizes;
@@ -69,21 +69,13 @@ PLAIN_TEST(no_memory_grows_beyond_what_a_reader_accepts) {
         grow_all(bytes_max, NULL);
     for (size_t i = 0; i < BOUND_COUNT; i++) {
         const reef_memory_sizes last = grow_all(BOUNDS[i], NULL);
-        // At last the text and the indexes have their share.
-        assert_true(reef_memory_text_capacity(&last) == reef_memory_text_bound(BOUNDS[i]));
-        for (size_t t = REEF_TABLE_INDEX; t < REEF_TABLES; t++)
+        // At last cells and trees have their share, and each index a byte of text or less.
+        assert_true(reef_memory_text_capacity(&last) == last.text_max);
+        assert_true(reef_memory_sizes_bytes(&last) <= BOUNDS[i]);
+        for (size_t t = 0; t < REEF_TABLE_INDEX; t++)
             assert_int_equal(last.lines_log2[t], reef_memory_table_max_log2(BOUNDS[i], t));
-    }
-}
-
-// A bound that no memory may have yet has room for all of its text and its index as well.
-PLAIN_TEST(shares_of_the_bound_are_counted_in_64_bits) {
-    for (uint64_t bytes_max = REEF_MEMORY_BYTES_MAX; bytes_max <= 64ull << 30; bytes_max *= 2) {
-        uint64_t text = reef_memory_text_bound(bytes_max);
-        uint64_t index = 64ull << reef_memory_table_max_log2(bytes_max, REEF_TABLE_INDEX);
-        assert_true(text == bytes_max / 16 && index == bytes_max / 16);
-        const reef_memory_sizes sizes = {.bytes_max = bytes_max, .learned_bytes = 1ull << 40};
-        assert_true(reef_memory_text_bytes(&sizes) == text);
+        for (size_t t = REEF_TABLE_INDEX; t < REEF_TABLES; t++)
+            assert_true((uint64_t)REEF_LINE_BYTES << last.lines_log2[t] <= last.text_max);
     }
 }
 
@@ -166,19 +158,47 @@ static void assert_same_tables(const reef_memory *memory, const reef_memory *cop
     assert_true(memory->predictor.text.capacity == copy->predictor.text.capacity);
 }
 
-// Its header announces what there is; and read back, which takes a walk over all tables, it is what
-// was stored.
-static void read_back(const reef_memory_sizes *sizes, bool restores) {
-    stored s = {.whole = false};
+// Its header announces what there is.
+static void assert_announced(const stored *s) {
     reef_memory_part announced[PARTS_MAX];
+    must(reef_memory_stored_parts(s->parts[0].data, s->parts[0].bytes, announced, &why));
+    for (size_t i = 0; i < reef_memory_part_count(); i++) {
+        assert_string_equal(announced[i].name, s->parts[i].name);
+        assert_true(announced[i].bytes == s->parts[i].bytes);
+    }
+}
+
+// Tables that are larger than this machine are there in their sizes alone.
+static void announce(const reef_memory_sizes *sizes) {
+    stored s = {.whole = false};
+    reef_memory_sizes none = reef_memory_sizes_first(sizes->bytes_max, sizes->text_max);
+    reef_memory *memory = make(&none);
+    reef_predictor *p = &memory->predictor;
+    for (size_t t = 0; t < REEF_TABLES; t++)
+        table_of(p, t)->count = (size_t)1 << sizes->lines_log2[t];
+    p->cell_lines_log2 = sizes->lines_log2[REEF_TABLE_CELLS];
+    p->slot_lines_log2 = sizes->lines_log2[REEF_TABLE_TREES];
+    p->learned_bytes = p->text.end = sizes->learned_bytes;
+    p->text.kept = reef_memory_text_bytes(sizes);
+    reef_memory_parts(memory, s.parts);
+    assert_announced(&s);
+    for (size_t t = 0; t < REEF_TABLES; t++)
+        table_of(p, t)->count = (size_t)1 << none.lines_log2[t];
+    sizes_seen++;
+    reef_memory_free(memory);
+}
+
+// And read back, which takes a walk over all tables, it is what was stored.
+static void read_back(const reef_memory_sizes *sizes, bool restores) {
+    if (reef_memory_sizes_bytes(sizes) > REEF_MEMORY_BYTES_DEFAULT) {
+        announce(sizes);
+        return;
+    }
+    stored s = {.whole = false};
     reef_memory *memory = make(sizes), *copy = NULL;
     mark(memory);
     reef_memory_parts(memory, s.parts);
-    must(reef_memory_stored_parts(s.parts[0].data, s.parts[0].bytes, announced, &why));
-    for (size_t i = 0; i < reef_memory_part_count(); i++) {
-        assert_string_equal(announced[i].name, s.parts[i].name);
-        assert_true(announced[i].bytes == s.parts[i].bytes);
-    }
+    assert_announced(&s);
     if (restores) {
         must(reef_memory_restore(&copy, fetch, &s, &why));
         assert_same_tables(memory, copy);

@@ -12,16 +12,16 @@ enum { CONTEXTS_SEEN_LOG2 = 16, TREES_TEXT = 1500 };
 // What followed one context, in trees that every byte of it was learned into bit by bit: the upper
 // nibble's, and sixteen lower ones.
 typedef struct plain_context {
-    uint32_t name;
-    uint32_t visits, symbols; // 0 visits: free
-    uint8_t symbol[2];        // the first two that differ
+    uint64_t name; // 0: free
+    uint32_t visits, symbols;
+    uint8_t symbol[2]; // the first two that differ
     uint8_t real[17][REEF_SLOT_NODES];
     uint8_t stored[17][REEF_SLOT_NODES]; // as the tables should have them, once they are there
 } plain_context;
 
-static plain_context *plain_find(plain_context *contexts, uint32_t name) {
-    uint32_t at = name * 0x9E3779B1u >> (32 - CONTEXTS_SEEN_LOG2);
-    while (contexts[at].visits > 0 && contexts[at].name != name)
+static plain_context *plain_find(plain_context *contexts, uint64_t name) {
+    uint64_t at = name * 0x9E3779B97F4A7C15ull >> (64 - CONTEXTS_SEEN_LOG2);
+    while (contexts[at].name != 0 && contexts[at].name != name)
         at = (at + 1) & ((1u << CONTEXTS_SEEN_LOG2) - 1);
     contexts[at].name = name;
     return &contexts[at];
@@ -50,15 +50,15 @@ static void copy_nodes(const reef_predictor *p, size_t i, uint8_t *tree) {
 }
 
 // The histories that a context has for a byte; like a frozen session, so nothing changes.
-static void drawn_trees(reef_predictor *p, uint8_t trees[REEF_CONTEXTS_ALL][17][REEF_SLOT_NODES]) {
+static void drawn_trees(reef_predictor *p, uint8_t trees[REEF_CONTEXTS][17][REEF_SLOT_NODES]) {
     p->frozen = true;
     reef_trees_find(p);
     reef_trees_open(p);
-    for (size_t i = 0; i < p->contexts; i++) copy_nodes(p, i, trees[i][0]);
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) copy_nodes(p, i, trees[i][0]);
     for (uint32_t upper = 0; upper < 16; upper++) {
         p->bits = 16 | upper;
         reef_trees_open_lower(p);
-        for (size_t i = 0; i < p->contexts; i++) copy_nodes(p, i, trees[i][1 + upper]);
+        for (size_t i = 0; i < REEF_CONTEXTS; i++) copy_nodes(p, i, trees[i][1 + upper]);
     }
     p->frozen = false;
 }
@@ -159,33 +159,33 @@ static bool has_cell(const reef_predictor *p, size_t i) {
     return reef_cell_find(line, reef_cell_check(p->hashes[i])) >= 0;
 }
 
-static void check_all_trees(uint64_t bytes_max, size_t text) {
+PLAIN_TEST(trees_are_those_that_the_bytes_of_each_context_make) {
     // Symbols that part in every bit of either nibble, and some that share one.
     static const uint8_t SYMBOLS[][3] = {
         {'a', 'b', 'c'}, {0x11, 0x91, 0x19}, {0, 255, 16}, {'0', '8', 'p'}};
     plain_context *contexts = room(sizeof(*contexts) << CONTEXTS_SEEN_LOG2);
-    static uint8_t drawn[REEF_CONTEXTS_ALL][17][REEF_SLOT_NODES];
+    static uint8_t drawn[REEF_CONTEXTS][17][REEF_SLOT_NODES];
     for (size_t s = 0; s < sizeof(SYMBOLS) / sizeof(*SYMBOLS); s++) {
         uint64_t seed = 1149 + s;
         trees_count count = {0};
         size_t trusted = 0, forgotten = 0;
         memset(contexts, 0, sizeof(*contexts) << CONTEXTS_SEEN_LOG2);
-        reef_memory *memory = new_memory(bytes_max);
+        reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
         reef_predictor *p = &memory->predictor;
-        for (size_t n = 0; n < text; n++) {
+        for (size_t n = 0; n < TREES_TEXT; n++) {
             // The third symbol is rare, so that pairs get old before they turn into trees.
             uint8_t byte = SYMBOLS[s][draw_int(&seed, 0, 30) == 0 ? 2 : draw_int(&seed, 0, 3) == 0];
             if (n % 128 < 32) byte = SYMBOLS[s][0]; // runs, which are trusted
-            plain_context *of[REEF_CONTEXTS_ALL];
+            plain_context *of[REEF_CONTEXTS];
             drawn_trees(p, drawn);
-            for (size_t i = 0; i < p->contexts; i++) {
+            for (size_t i = 0; i < REEF_CONTEXTS; i++) {
                 of[i] = plain_find(contexts, reef_cell_name(p->hashes[i]));
                 check_context(p, i, of[i], drawn[i], &count);
             }
             learn(memory, &byte, 1, NULL, NULL);
             // A byte that was trusted and came teaches no tree, only cells.
             bool cells_only = p->expected_byte.trusted;
-            for (size_t i = 0; i < p->contexts; i++) {
+            for (size_t i = 0; i < REEF_CONTEXTS; i++) {
                 if (cells_only && p->kinds[i] == REEF_CONTEXT_TREES) continue;
                 if (!has_cell(p, i)) continue; // its line was crowded
                 forgotten += forgets_a_byte(of[i], i, byte);
@@ -195,18 +195,12 @@ static void check_all_trees(uint64_t bytes_max, size_t text) {
         }
         print_message("%zu new ones, %zu pairs, %zu trees, %zu of others, %zu forgotten\n",
                       count.fresh, count.pairs, count.trees, count.mistaken, forgotten);
-        assert_true(trusted > 100 && trusted < text);
+        assert_true(trusted > 100 && trusted < TREES_TEXT);
         assert_true(count.fresh > 1000 && count.pairs > 1000 && count.trees > 1000);
         assert_true(count.mistaken * 100 <= count.trees);
         assert_true(forgotten > 0);
         reef_memory_free(memory);
     }
-}
-
-PLAIN_TEST(trees_are_those_that_the_bytes_of_each_context_make) {
-    check_all_trees(REEF_MEMORY_BYTES_MIN, TREES_TEXT);
-    // A wide memory, and less text: two of its contexts are soon told apart by 28 bits no more.
-    check_all_trees(REEF_MEMORY_BYTES_NARROW + 1, TREES_TEXT / 2);
 }
 
 // A text whose contexts of three bytes come again and those of eight mostly do not, in a memory
@@ -230,8 +224,8 @@ PLAIN_TEST(contexts_that_come_again_keep_their_cells) {
         reef_memory_session_close(session);
         print_message("of three bytes %.3f are known, of eight %.3f\n", hits[REEF_CONTEXT_ORDER_3],
                       hits[REEF_CONTEXT_ORDER_8]);
-        // Where cells go to all alike, 0.87 and 0.80 are.
-        assert_true(hits[REEF_CONTEXT_ORDER_3] > (noisy ? 0.84 : 0.93));
+        // Where cells go to all alike, 0.75 are.
+        assert_true(hits[REEF_CONTEXT_ORDER_3] > (noisy ? 0.80 : 0.87));
         assert_true(hits[REEF_CONTEXT_ORDER_8] > 0.05); // some are sampled
     }
     reef_memory_free(memory);

@@ -167,7 +167,7 @@ PLAIN_TEST(amounts_of_bytes_may_have_a_unit) {
     assert_set_fails("context_memory", "64MB", "with a unit, such as 64M");
     assert_set_fails("context_memory", "M", "with a unit, such as 64M");
     assert_set_fails("context_memory", "1.5M", "with a unit, such as 64M");
-    assert_set_fails("context_memory", "1G", "must be 0 to 536870912");
+    assert_set_fails("context_memory", "65G", "must be 0 to 68719476736");
     assert_set_fails("context_memory", "99999999999T", "must be an integer");
     assert_set_fails("layers", "4K", "must be an integer");
 }
@@ -237,7 +237,7 @@ static void make(reef_config *config, const char *name, const char *value) {
 PLAIN_TEST(a_pool_of_bytes_is_made_with_a_context_memory) {
     reef_config config, standard;
     make(&config, NULL, NULL);
-    assert_int_equal(config.context_memory, 64 << 20);
+    assert_int_equal(config.context_memory, 1 << 30);
     assert_true(config.net_share == 0.5f);
     must(reef_config_check(&config, &why));
     // A pool is made with what every field says.
@@ -247,7 +247,7 @@ PLAIN_TEST(a_pool_of_bytes_is_made_with_a_context_memory) {
     assert_int_equal(config.context_memory, 8 << 20);
     assert_true(config.net_share == 0.5f);
     make(&config, "net_share", "1");
-    assert_int_equal(config.context_memory, 64 << 20);
+    assert_int_equal(config.context_memory, 1 << 30);
     assert_true(config.net_share == 1.0f);
 }
 

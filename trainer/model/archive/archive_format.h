@@ -45,7 +45,7 @@
  * predicts others: older archives are then refused instead of expanded to nonsense. A test has the
  * code of a text, and fails after such a change.
  */
-#define REEF_ARCHIVE_CODER 4u
+#define REEF_ARCHIVE_CODER 5u
 #define REEF_ARCHIVE_RAW UINT32_MAX // the memory of a piece that is stored as it is
 
 /** Which memory: all that it learned makes it what it is. */

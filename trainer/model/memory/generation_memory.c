@@ -18,12 +18,16 @@
 #define SEGMENT_HAS_NET (UINT32_C(1) << 31)
 _Static_assert(sizeof(reef_net_prediction) == 18, "as it is stored");
 
-// A restart learns the tail again, in at most about a second. While the memory is small its tables
-// are cheap to write, so that the tail stays a share of it.
+// After a crash the tail is learned again: of a memory of 64 MiB in some two seconds. While the
+// memory is small its tables are cheap to write, so that the tail stays a share of what it learned.
+// Of a large one they are not: then it is a share of what it takes, so that for each byte that is
+// learned at most some 130 bytes of tables are written.
 #define TAIL_LEARNED_MIN (UINT64_C(32) << 10)
-#define TAIL_LEARNED_MAX (UINT64_C(384) << 10) // more takes above two seconds to learn again
+#define TAIL_LEARNED_MAX (UINT64_C(512) << 10)
 #define TAIL_SHARE 2
 #define TAIL_BYTES_MAX (UINT64_C(4) << 20)
+#define TAIL_LEARNED_SHARE 128 // of the bytes that the memory takes, where that is more
+#define TAIL_BYTES_SHARE 16
 
 void reef_generation_memory_release(reef_generation_memory *m) {
     reef_memory_free(m->memory);
@@ -107,14 +111,20 @@ reef_status reef_memory_learn_batch(const reef_config *config,
                                         err);
 }
 
+static uint64_t larger(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
 bool reef_generation_memory_is_due(const reef_generation_memory *m) {
     if (m->memory == NULL) return false;
     if (m->adopted) return true;
     uint64_t learned = reef_memory_learned_bytes(m->memory) - m->checkpoint_bytes;
     uint64_t bound = m->checkpoint_bytes / TAIL_SHARE;
     if (bound < TAIL_LEARNED_MIN) bound = TAIL_LEARNED_MIN;
-    if (bound > TAIL_LEARNED_MAX) bound = TAIL_LEARNED_MAX;
-    return learned >= bound || m->tail_bytes >= TAIL_BYTES_MAX;
+    const uint64_t takes = reef_memory_bytes(m->memory);
+    const uint64_t bound_max = larger(TAIL_LEARNED_MAX, takes / TAIL_LEARNED_SHARE);
+    if (bound > bound_max) bound = bound_max;
+    return learned >= bound || m->tail_bytes >= larger(TAIL_BYTES_MAX, takes / TAIL_BYTES_SHARE);
 }
 
 static reef_status cut_short(reef_error *err) {
