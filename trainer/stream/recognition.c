@@ -7,7 +7,11 @@
 //                kind switches to the candidate.
 //   strangeness  one: how far the pieces are below the current kind's level. Where it reaches a
 //                bound, which grows with what that kind has learned, and no candidate knows the
-//                last piece, a new kind begins.
+//                last piece, a new kind may begin.
+//
+// Then the text itself is read: a new kind begins only if the current kind's memory, which learns
+// on, predicts it hardly better than one that begins with nothing (is_foreign). Odd files of one
+// kind are strange to it, and are foretold by it all the same.
 //
 // The change is put where the sum that won began to rise for the last time (find_change: to the
 // batch). The constants were chosen on 77 kinds of text of 84 kB in one stream (docs/LEARNING.md).
@@ -64,6 +68,17 @@ _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX,
 #define LEAST_SHARE 0.01
 #define LEAST_PIECES_MAX 64
 _Static_assert(LEAST_PIECES_MAX < DEFERRED_PIECES_MAX, "a new kind can begin");
+
+// The text is read once there is a quarter of what the current kind has learned, at most 96 kB. Of
+// text that is its own a kind saves 12 to 45 % of the bits, of another's text 0 to 8 %, in the
+// first half and in the second: a table of constants, which is odd and repeats itself, ends soon.
+// Of a kind that is small still this says little, since others have lines and words like its own:
+// there contexts alone decide.
+#define FOREIGN_SAVES 0.10
+#define FOREIGN_LEARNED_MIN ((uint64_t)256 << 10)
+#define FOREIGN_SHARE 4
+#define FOREIGN_BYTES_MAX ((size_t)96 << 10)
+_Static_assert(FOREIGN_BYTES_MAX < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be deferred");
 
 typedef struct reef_recognition {
     reef_candidates candidates;
@@ -370,6 +385,119 @@ static reef_status find_change(reef_trainer *trainer,
     return status;
 }
 
+// ---- is it another kind's text? -----------------------------------------------------------------
+
+// bits  (count) written; of a memory that knows no text, but is no beginner
+static reef_status read_anew(
+    const reef_memory *mixer, const uint8_t *text, size_t count, float *bits, reef_error *err) {
+    reef_memory *memory = NULL;
+    reef_status status = reef_memory_new_with_mixer(&memory, mixer, err);
+    if (status == REEF_OK) status = reef_memory_learn(memory, text, count, NULL, bits, err);
+    reef_memory_free(memory);
+    return status;
+}
+
+static reef_status read_on(
+    const reef_memory *memory, const uint8_t *text, size_t count, float *bits, reef_error *err) {
+    reef_memory_session *session = NULL;
+    reef_status status = reef_memory_session_open(&session, memory, REEF_READ_ADAPTING, err);
+    if (status == REEF_OK) status = reef_memory_session_read(session, text, count, NULL, bits, err);
+    reef_memory_session_close(session);
+    return status;
+}
+
+static double sum_of(const float *bits, size_t count) {
+    double sum = 0.0;
+    for (size_t i = 0; i < count; i++) sum += (double)bits[i];
+    return sum;
+}
+
+static bool saves_little(const float *known, const float *anew, size_t count) {
+    return sum_of(known, count) >= (1.0 - FOREIGN_SAVES) * sum_of(anew, count);
+}
+
+// A text that was deferred, read three times.
+typedef struct deferred_text {
+    const uint8_t *bytes;
+    size_t count;
+    float *current, *anew, *candidate; // (count) bits
+} deferred_text;
+
+// Throughout: a file that is odd and repeats itself, such as a table of constants, has an end.
+static bool is_foreign(const deferred_text *t, const float *known) {
+    const size_t half = t->count / 2;
+    return saves_little(known, t->anew, half) &&
+           saves_little(known + half, t->anew + half, t->count - half);
+}
+
+// The candidate whose contexts know most of the deferred pieces from one of them on. False: none.
+static bool find_nearest(const reef_recognition *r, size_t from, size_t pieces, uint32_t *kind) {
+    double best = -INFINITY;
+    for (size_t i = 0; i < r->candidates.count; i++) {
+        double sum = 0.0;
+        for (size_t n = from; n < pieces; n++) sum += r->scores[i][n];
+        if (sum <= best) continue;
+        best = sum;
+        *kind = r->candidates.kinds[i];
+    }
+    return r->candidates.count > 0;
+}
+
+// Whose is it: the current kind's, a candidate's, or that of none?
+static reef_status judge_by_bits(reef_trainer *trainer,
+                                 size_t pieces,
+                                 const deferred_text *t,
+                                 reef_kind_decision *decision,
+                                 reef_error *err) {
+    const reef_memory *memory = NULL;
+    uint32_t kind = 0;
+    reef_status status = reef_kind_load_memory(trainer, trainer->kinds.current, &memory, err);
+    if (status == REEF_OK) status = read_on(memory, t->bytes, t->count, t->current, err);
+    if (status == REEF_OK) status = read_anew(memory, t->bytes, t->count, t->anew, err);
+    if (status != REEF_OK) return status;
+    if (!is_foreign(t, t->current)) {
+        decision->verdict = REEF_VERDICT_CURRENT;
+        return REEF_OK;
+    }
+    if (!find_nearest(trainer->kinds.recognition, decision->from_piece, pieces, &kind))
+        return REEF_OK;
+    status = reef_kind_load_memory(trainer, kind, &memory, err);
+    if (status == REEF_OK) status = read_on(memory, t->bytes, t->count, t->candidate, err);
+    if (status == REEF_OK && !is_foreign(t, t->candidate) &&
+        sum_of(t->candidate, t->count) < sum_of(t->current, t->count)) {
+        decision->verdict = REEF_VERDICT_SWITCH;
+        decision->kind = kind;
+    }
+    return status;
+}
+
+// What is strange to the current kind begins a new one, or waits for more of it, or is known.
+static reef_status judge_text(reef_trainer *trainer,
+                              size_t pieces,
+                              reef_kind_decision *decision,
+                              reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    const size_t size = reef_piece_batches(config) * reef_batch_bytes(config);
+    deferred_text t = {.bytes = piece_at(trainer, decision->from_piece),
+                       .count = (pieces - decision->from_piece) * size};
+    const reef_memory *memory = NULL;
+    reef_status status = reef_kind_load_memory(trainer, trainer->kinds.current, &memory, err);
+    const uint64_t learned = memory == NULL ? 0 : reef_memory_learned_bytes(memory);
+    if (status != REEF_OK || learned < FOREIGN_LEARNED_MIN) return status;
+    const uint64_t needed = learned / FOREIGN_SHARE;
+    if (t.count < FOREIGN_BYTES_MAX && t.count < needed && pieces < DEFERRED_PIECES_MAX) {
+        decision->verdict = REEF_VERDICT_DEFER;
+        return REEF_OK;
+    }
+    t.current = malloc(3 * t.count * sizeof(*t.current));
+    if (t.current == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to read a text");
+    t.anew = t.current + t.count;
+    t.candidate = t.anew + t.count;
+    status = judge_by_bits(trainer, pieces, &t, decision, err);
+    free(t.current);
+    return status;
+}
+
 // A piece that the current kind knows costs one score and a vote. Candidates are scored only once a
 // piece deviates by ASK_BELOW, or the vote names a kind that knows it better: each may have to be
 // read from the pool. From then on they score every piece until a decision.
@@ -397,6 +525,8 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
     status = score_candidates(trainer, deferred, err);
     if (status != REEF_OK) return status;
     if (!find_switch(r, deferred + 1, out)) *out = judge_new_kind(trainer, deferred + 1);
+    if (out->verdict == REEF_VERDICT_NEW) status = judge_text(trainer, deferred + 1, out, err);
+    if (status != REEF_OK) return status;
     bool changes = out->verdict == REEF_VERDICT_SWITCH || out->verdict == REEF_VERDICT_NEW;
     return changes ? find_change(trainer, deferred + 1, out, err) : REEF_OK;
 }

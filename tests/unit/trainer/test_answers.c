@@ -133,7 +133,7 @@ KINDS_TEST(a_kind_is_found_within_some_bytes) {
     enum { PIECE = 300 };
     learn_kinds(f, KINDS);
     reef_model *model = open_model(f);
-    double shares[KINDS];
+    double shares[KINDS], all = 0.0;
     for (uint32_t k = 0; k < KINDS; k++) {
         uint8_t text[2 * PIECE];
         float bits[2 * PIECE], own[PIECE];
@@ -153,8 +153,11 @@ KINDS_TEST(a_kind_is_found_within_some_bytes) {
         }
         assert_true(found < known + 40.0);
         reef_recall_shares(&model->recall, shares);
-        assert_true(shares[k] > 0.35 && shares[(k + 7) % KINDS] > 0.35);
+        // Some texts begin with words that say little.
+        assert_true(shares[k] > 0.25 && shares[(k + 7) % KINDS] > 0.25);
+        all += shares[k] + shares[(k + 7) % KINDS];
     }
+    assert_true(all > 0.9 * KINDS);
     reef_model_close(model);
 }
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 // The first text of a kind, long enough to be known by, and what it learns before its net follows.
-enum { FIRST = 14000, TURN = 8000, KINDS = 3, BYTES_MAX = KINDS * FIRST + 9 * TURN };
+enum { FIRST = 16000, TURN = 10000, KINDS = 3, BYTES_MAX = KINDS * FIRST + 9 * TURN };
 
 // Texts are short here.
 static void follow_soon(reef_trainer *trainer) {
