@@ -71,4 +71,43 @@ FIXTURE_TEST(whoever_the_text_names_is_asked) {
     assert_int_equal(status_of(f).generation, MANY - 1);
 }
 
+// Words of a language that is too large to be learned from a passage. `odd`: every other word is one
+// that it does not have.
+static void feed_language(lifelong *f, size_t count, bool odd, uint32_t seed) {
+    enum { LANGUAGE = 8000 };
+    uint8_t *text = room(count + LETTERS + 1);
+    uint32_t order = seed;
+    for (size_t at = 0, n = 0; at < count; n++) {
+        uint32_t word = draw(&order) % LANGUAGE;
+        if (odd && n % 2 == 1) word = LANGUAGE + draw(&order);
+        for (size_t i = 0; i < LETTERS; i++) text[at++] = (uint8_t)('a' + draw(&word) % 26);
+        text[at++] = ' ';
+    }
+    feed(f, text, count);
+}
+
+static void feed_numbers(lifelong *f, size_t count) {
+    uint8_t *text = room(count);
+    uint32_t order = 7;
+    for (size_t at = 0; at < count; at++)
+        text[at] = at % 9 == 8 ? (uint8_t)'\n' : (uint8_t)('0' + draw(&order) % 10);
+    feed(f, text, count);
+}
+
+// By its contexts both is strange. What the kind knows saves a fourth of the bits of the one, and
+// nothing of the other.
+FIXTURE_TEST(what_a_large_kind_helps_to_foretell_is_its_own) {
+    choose(&f->config, "context_memory", "16M");
+    make_pool(f, 1);
+    feed_language(f, 300000, false, 1);
+    feed_language(f, 100000, true, 2);
+    feed_language(f, 10000, false, 3);
+    assert_int_equal(held_back(f), 0);
+    assert_int_equal(status_of(f).generation, 0);
+    feed_numbers(f, 130000);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_in_range(f->trainer->kinds.levels[1].pieces, 100000 / PIECE, 130000 / PIECE);
+    assert_int_equal(held_back(f), 0);
+}
+
 RUN_TESTS
