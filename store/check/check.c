@@ -46,6 +46,9 @@ void reef_check_damage(reef_check *c, const reef_key *key, const char *format, .
     va_end(arguments);
     c->report->damaged++;
     if (key != NULL) keep_damaged_key(c, key, what);
+    // Where one page stands in place of another its keys are all wrong alike: that is said once.
+    if (key == NULL && strcmp(what, c->last_said) == 0) return;
+    snprintf(c->last_said, sizeof(c->last_said), "%s", what);
     if (c->options->on_damage != NULL) c->options->on_damage(c->options->context, what);
 }
 

@@ -26,6 +26,7 @@ typedef struct reef_check {
     uint64_t last_commit;  // its number; UINT64_MAX when it cannot be read
     reef_damaged *damaged; // (REEF_DAMAGED_MAX)
     size_t damaged_count;
+    char last_said[sizeof(((reef_error *)0)->message)];
 } reef_check;
 
 /** Report damage, of a record where `key` is not NULL. */
