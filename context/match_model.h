@@ -6,7 +6,7 @@
 // some bytes after it was wrong: in logs one number differs and the rest agrees.
 //
 // Of a long match every eighth place or so is in the index, and the others are not looked up: a
-// match is as good one byte later. On 30 MB of C that costs nothing, and takes an eighth.
+// match is as good some bytes later. So what is entered stays, far back in the text.
 //
 // Entry and candidate are two misses, one after the other. So a byte is followed in three steps,
 // with other work between them.

@@ -23,7 +23,8 @@
 #define LEARNED_BYTES_MAX (1ull << 56)
 #define INDEX_LINES_MIN_LOG2 8
 #define INDEX_ENTRIES_A_LINE (REEF_LINE_BYTES / sizeof(uint32_t))
-// Bytes of text for an entry of the index of short matches: any of their bytes finds them.
+// Bytes of text for an entry of an index. Of long matches no more places are entered, and stay: with
+// fewer entries a passage that comes again is found some fifty bytes later.
 #define INDEX_SPARSE 8
 #define TEXT_FIRST (1ull << 16)
 #define TEXT_SHARE 4 // bytes of text for a byte of the bound
@@ -60,13 +61,11 @@ static uint32_t min_log2(reef_memory_table table) {
     return table == REEF_TABLE_TREES ? REEF_SLOT_LINES_MIN_LOG2 : INDEX_LINES_MIN_LOG2;
 }
 
-// Cells have a half of the bound, trees a quarter, the index of short matches an eighth, and that
-// of long ones as much less as fewer places are in it.
+// Cells have a half of the bound, trees a quarter, each index an eighth.
 uint32_t reef_memory_table_max_log2(uint64_t bytes_max, reef_memory_table table) {
     uint32_t all = log2_below(bytes_max / REEF_LINE_BYTES);
     if (table == REEF_TABLE_CELLS) return all - 1;
-    if (table == REEF_TABLE_TREES) return all - 2;
-    return table == REEF_TABLE_INDEX ? all - 3 : all - 3 - log2_below(REEF_MATCH_SAMPLED);
+    return table == REEF_TABLE_TREES ? all - 2 : all - 3;
 }
 
 static uint64_t table_bytes(const reef_memory_sizes *sizes, reef_memory_table table) {
@@ -122,7 +121,6 @@ static bool may_double(const reef_memory_sizes *sizes, reef_memory_table table) 
 reef_memory_table reef_memory_sizes_grow(const reef_memory_sizes *sizes) {
     for (reef_memory_table t = REEF_TABLE_INDEX; t < REEF_TABLES; t++) {
         uint64_t entries = (uint64_t)INDEX_ENTRIES_A_LINE << sizes->lines_log2[t];
-        if (t > REEF_TABLE_INDEX) entries *= REEF_MATCH_SAMPLED;
         if (entries * INDEX_SPARSE <= reef_memory_text_bytes(sizes) && may_double(sizes, t))
             return t;
     }
