@@ -23,13 +23,13 @@
 #define LEARNED_BYTES_MAX (1ull << 56)
 #define INDEX_LINES_MIN_LOG2 8
 #define INDEX_ENTRIES_A_LINE (REEF_LINE_BYTES / sizeof(uint32_t))
-// Bytes of text for an entry of an index. Of long matches no more places are entered, and stay: with
-// fewer entries a passage that comes again is found some fifty bytes later.
+// Bytes of text for an entry of an index. The index of long matches has as many entries as places
+// are entered: with an eighth of them a repeated passage was found some fifty bytes later.
 #define INDEX_SPARSE 8
 #define TEXT_FIRST (1ull << 16)
 #define TEXT_SHARE 4 // bytes of text for a byte of the bound
 // An entry of an index has the lower 32 bits of a position: more text could not be told apart.
-static_assert(REEF_MEMORY_TEXT_MAX <= 1ull << 32, "positions are told apart");
+static_assert(REEF_MEMORY_TEXT_MAX <= 1ull << 32, "32 bits hold every position in the text");
 
 static uint32_t log2_below(uint64_t x) {
     return 63 - (uint32_t)__builtin_clzll(x);

@@ -5,7 +5,7 @@
 //                pool/         what `reef init` makes
 //
 // The trainer is closed at every point, as `reef train` ends, and the pool is opened again to be
-// asked, as by `reef eval`; so a run that was killed goes on in the way in which every run does.
+// asked, as by `reef eval`; so a run that was killed continues from there.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): glibc owns the name.
 #define _DEFAULT_SOURCE // madvise
 
@@ -55,7 +55,8 @@ const reef_cli_manual reef_lab_stream_manual = {
         "memory since the last point, and what learning cost: seconds of a processor, in all and\n"
         "since the last point, and the rate. Sizes are K, M and G of 1000.\n"
         "\n"
-        "Every option of reef init can be given too. Killed or stopped, the same command goes on\n"
+        "Every option of reef init can be given too. After a kill or a stop the same command "
+        "continues\n"
         "from the last commit; more points and rivals can be added to a work directory.\n"
         "\n"
         "A rival compresses the stream up to each point, and this with HELD behind it: what that\n"
@@ -140,7 +141,7 @@ static reef_status map_stream(stream *s, reef_error *err) {
     void *map = whole ? mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, file, 0) : NULL;
     close(file);
     if (!whole || map == MAP_FAILED)
-        return reef_fail(err, REEF_ERR_INVALID, "%.160s is no file with something in it",
+        return reef_fail(err, REEF_ERR_INVALID, "%.160s is empty or not a regular file",
                          s->text.path);
     s->text.bytes = map;
     s->text.count = (size_t)info.st_size;
@@ -216,7 +217,8 @@ static reef_status read_rows(stream *s, const json_t *arguments, bool *begun, re
         if (end == NULL) break;
         json_t *row = json_loadb((char *)file.bytes + at, end - file.bytes - at, 0, NULL);
         if (row == NULL)
-            status = reef_fail(err, REEF_ERR_CORRUPT, "a line of %.160s is no row", s->rows_path);
+            status = reef_fail(err, REEF_ERR_CORRUPT, "%.160s has a line that is not a row",
+                               s->rows_path);
         else if (*begun)
             keep_row(s, row);
         else if (!json_equal(row, arguments))

@@ -143,8 +143,8 @@ REEF_MUST_CHECK reef_status reef_cli_usage_summary(reef_cli_pool *pool,
                                                    reef_error *err);
 
 /**
- * Open a state as the command's options say, --frozen among them. Kinds that are damaged are named on standard error,
- * and in the command's JSON as `lost_kinds`.
+ * Open a state as the command's options say, --frozen among them. Damaged kinds are named on
+ * standard error, and in the command's JSON as `lost_kinds`.
  */
 REEF_MUST_CHECK reef_status reef_cli_model_open(reef_model **out,
                                                 const reef_cli_call *cli,

@@ -625,6 +625,30 @@ static void a_short_stream_takes_little_memory(void **state) {
     }
 }
 
+// Passages of letters without any order, from the beginning of a text: only a long match knows
+// them. Until it is found they cost what drawn letters cost. The text has other passages twice, so
+// that matches are trusted.
+static void a_passage_far_back_is_found_again(void **state) {
+    enum { ALL = 300000, BLOCK = 1000, COPIED = 300, BACK = 20000 };
+    enum { PASSAGE = 400, PASSAGES = 20, FIRST = 200 };
+    uint8_t *text = room(ALL);
+    static float bits[PASSAGE];
+    uint64_t seed = 141;
+    double sum = 0.0;
+    for (size_t i = 0; i < ALL; i++)
+        text[i] = i % BLOCK < COPIED && i >= BACK ? text[i - BACK]
+                                                  : (uint8_t)('a' + draw_int(&seed, 0, 25));
+    reef_memory *memory = new_memory(0);
+    learn(memory, text, ALL, NULL, NULL);
+    for (size_t k = 0; k < PASSAGES; k++) {
+        read_once(memory, REEF_READ_ALONE, text + k * 5 * BLOCK + 500, PASSAGE, bits);
+        sum += sum_of(bits, PASSAGE) / PASSAGES;
+    }
+    print_message("a passage costs as much as %.0f letters\n", sum / log2(26));
+    assert_true(sum < FIRST * log2(26));
+    reef_memory_free(memory);
+}
+
 // ---- options, statistics and names --------------------------------------------------------------
 
 static void bounds_that_no_memory_has_are_refused(void **state) {
@@ -735,6 +759,7 @@ int main(void) {
     const struct CMUnitTest own[] = {
         cmocka_unit_test(a_memory_grows_with_its_stream_and_keeps_its_bound),
         cmocka_unit_test(a_short_stream_takes_little_memory),
+        cmocka_unit_test(a_passage_far_back_is_found_again),
         cmocka_unit_test(bounds_that_no_memory_has_are_refused),
         cmocka_unit_test(a_memory_without_options_has_the_default_bound),
     };

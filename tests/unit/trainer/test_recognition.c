@@ -71,8 +71,8 @@ FIXTURE_TEST(whoever_the_text_names_is_asked) {
     assert_int_equal(status_of(f).generation, MANY - 1);
 }
 
-// Words of a language that is too large to be learned from a passage. `odd`: every other word is one
-// that it does not have.
+// Words of a language too large to be learned from one passage. `odd`: every other word is not in
+// the language.
 static void feed_language(lifelong *f, size_t count, bool odd, uint32_t seed) {
     enum { LANGUAGE = 8000 };
     uint8_t *text = room(count + LETTERS + 1);
