@@ -219,8 +219,7 @@ static void print_model(const making *m) {
         printf("no net\n");
     else
         printf("the net learns %.3g %% of the batches\n", 100.0 * (double)config->net_share);
-    printf(
-        "  disk        about 30 bytes for each of a kind's first two million bytes, then fewer\n");
+    printf("  disk        about 30 bytes for each byte of a kind, fewer beyond 10 MB\n");
 }
 
 // Why these sizes, and what to expect of them.

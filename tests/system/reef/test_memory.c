@@ -43,7 +43,7 @@ WORLD_TEST(sizes_count_it_and_units_are_read) {
     program p = answers(0, "67.1 MB for each generation's context memory", "init", pool,
                         "--context-memory", "64m", "--net-share", "0.5", "--dry-run", NULL);
     assert_non_null(strstr(p.out, "the net learns 50 % of the batches"));
-    assert_non_null(strstr(p.out, "30 bytes for each of a kind's first two million bytes"));
+    assert_non_null(strstr(p.out, "30 bytes for each byte of a kind"));
     p = answers(0, "--context-memory", "init", "--help", NULL);
     assert_non_null(strstr(p.out, "--net-share"));
     assert_non_null(strstr(p.out, "[1G]"));
