@@ -6,12 +6,17 @@
 
 #include <string.h>
 
+enum { CELLS, TREES }; // of the tables of a replay
+
 static uint8_t *slot_line(reef_lines *slots, uint32_t lines_log2, uint64_t key) {
     return reef_lines_at(slots, reef_slot_line_of(key, lines_log2));
 }
 
-static reef_slot *take_slot(reef_predictor *p, uint64_t key) {
-    return reef_slot_take(slot_line(&p->slots, p->slot_lines_log2, key), key, p->table);
+// Of context `i`. In a replay a line that has yet to come up to date is left as it is.
+static reef_slot *take_slot(reef_predictor *p, size_t i, uint64_t key) {
+    size_t at = reef_slot_line_of(key, p->slot_lines_log2);
+    if (p->replay != NULL && !reef_replay_has(p->replay, TREES, at)) return &p->own_slots[i];
+    return reef_slot_take(reef_lines_at(&p->slots, at), key, p->table);
 }
 
 // Histories of a nibble along the paths of two symbols of four bits.
@@ -74,7 +79,7 @@ static uint8_t *try_tree(reef_predictor *p, uint64_t key) {
 static uint8_t *open_tree(reef_predictor *p, size_t i, uint64_t key) {
     bool learns = !p->frozen && !p->expected_byte.trusted;
     if (learns && p->trial != NULL) return try_tree(p, key);
-    if (learns) return take_slot(p, key)->history;
+    if (learns) return take_slot(p, i, key)->history;
     const uint8_t *line = reef_lines_peek(&p->slots, reef_slot_line_of(key, p->slot_lines_log2));
     const reef_slot *slot = reef_slot_find((uint8_t *)(uintptr_t)line, key);
     if (slot == NULL)
@@ -200,15 +205,19 @@ static void store_trees(reef_predictor *p, size_t i, uint8_t byte) {
     int cell = p->cells_at[i];
     uint64_t name = reef_cell_name(p->hashes[i]);
     uint8_t nodes[REEF_SLOT_NODES];
+    if (p->log != NULL)
+        p->log->events[p->log->event_count++] = (reef_log_event){
+            (uint8_t)i, line->history[cell], line->first[cell], line->second[cell]};
     draw_cell(p->table, line, cell, -1, nodes);
     learn_nibble(p->table, nodes, byte >> 4);
-    memcpy(take_slot(p, reef_slot_key(name))->history, nodes, sizeof(nodes));
+    memcpy(take_slot(p, i, reef_slot_key(name))->history, nodes, sizeof(nodes));
     const uint8_t uppers[3] = {line->first[cell] >> 4, line->second[cell] >> 4, byte >> 4};
     for (int k = 0; k < 3; k++) {
         if ((k > 0 && uppers[k] == uppers[0]) || (k > 1 && uppers[k] == uppers[1])) continue;
         draw_cell(p->table, line, cell, uppers[k], nodes);
         if (uppers[k] == byte >> 4) learn_nibble(p->table, nodes, byte & 15);
-        memcpy(take_slot(p, reef_slot_key_lower(name, uppers[k]))->history, nodes, sizeof(nodes));
+        memcpy(take_slot(p, i, reef_slot_key_lower(name, uppers[k]))->history, nodes,
+               sizeof(nodes));
     }
     line->history[cell] = REEF_CELL_TREES;
     line->first[cell] = byte;
@@ -256,39 +265,118 @@ static void count_met_again(reef_predictor *p, size_t i) {
     *share = (uint16_t)(*share + (target - *share) / MET_AGAIN_STEP);
 }
 
+bool reef_trees_are_met_again(const reef_predictor *p, size_t context) {
+    return p->state->met_again[context] >= MET_AGAIN_MIN;
+}
+
 // Does a new context get a cell? Where cells are short, not if few of its kind are ever met again,
 // as the lines' templates in prose, nor if the byte was foreseen without it.
 static bool is_worth_a_cell(const reef_predictor *p, size_t i, uint32_t check, bool foreseen) {
     if (!reef_cell_line_is_crowded(p->lines[i])) return true;
-    return !foreseen && (is_sampled(check) || p->state->met_again[i] >= MET_AGAIN_MIN);
+    return !foreseen && (is_sampled(check) || reef_trees_are_met_again(p, i));
+}
+
+static void learn_context(reef_predictor *p, size_t i, uint8_t byte, bool foreseen) {
+    reef_cell_line *line = p->lines[i];
+    uint32_t check = reef_cell_check(p->hashes[i]);
+    int cell = p->cells_at[i];
+    if (is_sampled(check)) count_met_again(p, i);
+    if (p->kinds[i] == REEF_CONTEXT_NEW) {
+        if (!is_worth_a_cell(p, i, check, foreseen)) return;
+        // Another context of this byte may have made the same cell meanwhile.
+        if (reef_cell_find(line, check) >= 0) return;
+        cell = reef_cell_insert(line, check, p->table);
+        line->first[cell] = byte;
+        line->second[cell] = 0;
+        line->history[cell] = p->table->run[1][0];
+    } else if (line->check[cell] != check) {
+        return; // it made room for a new context of this byte
+    } else if (p->kinds[i] == REEF_CONTEXT_PAIR) {
+        // The cell may have turned into trees under another context with this hash.
+        if (line->history[cell] != REEF_CELL_TREES) learn_pair(p, i, byte);
+    } else if (line->first[cell] == byte) {
+        if (line->second[cell] < 255) line->second[cell]++;
+    } else {
+        line->first[cell] = byte;
+        line->second[cell] = 1;
+    }
 }
 
 void reef_trees_end_byte(reef_predictor *p, uint8_t byte) {
     const bool foreseen = p->expected_byte.trusted; // and it came: another one ends the trust
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) learn_context(p, i, byte, foreseen);
+}
+
+// ---- replay -------------------------------------------------------------------------------------
+
+void reef_trees_replay_prefetch(const reef_replay *replay,
+                                const reef_predictor *p,
+                                const uint64_t *hashes,
+                                uint32_t trees,
+                                uint8_t byte) {
     for (size_t i = 0; i < REEF_CONTEXTS; i++) {
-        reef_cell_line *line = p->lines[i];
-        uint32_t check = reef_cell_check(p->hashes[i]);
-        int cell = p->cells_at[i];
-        if (is_sampled(check)) count_met_again(p, i);
-        if (p->kinds[i] == REEF_CONTEXT_NEW) {
-            if (!is_worth_a_cell(p, i, check, foreseen)) continue;
-            // Another context of this byte may have made the same cell meanwhile.
-            if (reef_cell_find(line, check) >= 0) continue;
-            cell = reef_cell_insert(line, check, p->table);
-            line->first[cell] = byte;
-            line->second[cell] = 0;
-            line->history[cell] = p->table->run[1][0];
-        } else if (line->check[cell] != check) {
-            continue; // it made room for a new context of this byte
-        } else if (p->kinds[i] == REEF_CONTEXT_PAIR) {
-            // The cell may have turned into trees under another context with this hash.
-            if (line->history[cell] != REEF_CELL_TREES) learn_pair(p, i, byte);
-        } else if (line->first[cell] == byte) {
-            if (line->second[cell] < 255) line->second[cell]++;
-        } else {
-            line->first[cell] = byte;
-            line->second[cell] = 1;
+        size_t at = line_of_cell(p, hashes[i]);
+        if (reef_replay_has(replay, CELLS, at)) __builtin_prefetch(p->cells.own + at * REEF_LINE_BYTES, 1);
+    }
+    for (; trees != 0; trees &= trees - 1) {
+        uint64_t name = reef_cell_name(hashes[__builtin_ctz(trees)]);
+        const uint64_t keys[2] = {reef_slot_key(name), reef_slot_key_lower(name, byte >> 4)};
+        for (size_t k = 0; k < 2; k++) {
+            size_t at = line_of_slot(p, keys[k]);
+            if (reef_replay_has(replay, TREES, at))
+                __builtin_prefetch(p->slots.own + at * REEF_LINE_BYTES, 1);
         }
+    }
+}
+
+void reef_trees_replay_find(reef_predictor *p, uint32_t trees) {
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+        size_t at = line_of_cell(p, p->hashes[i]);
+        bool has = reef_replay_has(p->replay, CELLS, at);
+        p->lines[i] = has ? (reef_cell_line *)(void *)reef_lines_at(&p->cells, at) : NULL;
+        p->cells_at[i] = has ? reef_cell_find(p->lines[i], reef_cell_check(p->hashes[i])) : -1;
+    }
+    // Trees alone are learned bit by bit; what their cells say is not asked.
+    for (p->known_count = 0; trees != 0; trees &= trees - 1) {
+        uint8_t i = (uint8_t)__builtin_ctz(trees);
+        p->kinds[i] = REEF_CONTEXT_TREES;
+        p->known[p->known_count] = p->trees[p->known_count] = i;
+        p->known_count++;
+    }
+    p->tree_count = p->known_count;
+}
+
+static reef_context_state kind_of(const reef_cell_line *line, int cell) {
+    if (cell < 0) return REEF_CONTEXT_NEW;
+    return line->history[cell] == REEF_CELL_TREES ? REEF_CONTEXT_TREES : REEF_CONTEXT_PAIR;
+}
+
+// The cell is of another time, but not all of its trees may be.
+static void replay_event(reef_predictor *p, const reef_log_event *event, uint8_t byte) {
+    reef_cell_line line = {.first = {event->first}, .second = {event->second}};
+    line.history[0] = event->history;
+    p->lines[event->context] = &line;
+    p->cells_at[event->context] = 0;
+    store_trees(p, event->context, byte);
+    p->lines[event->context] = NULL;
+}
+
+void reef_trees_replay_end_byte(reef_predictor *p,
+                                uint8_t byte,
+                                const reef_log_event *events,
+                                size_t count) {
+    const bool foreseen = p->expected_byte.trusted;
+    // As it was when the byte began.
+    for (size_t i = 0; i < REEF_CONTEXTS; i++)
+        if (p->lines[i] != NULL) p->kinds[i] = kind_of(p->lines[i], p->cells_at[i]);
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+        bool has_event = count > 0 && events->context == i;
+        if (p->lines[i] != NULL)
+            learn_context(p, i, byte, foreseen);
+        else if (has_event)
+            replay_event(p, events, byte);
+        events += has_event;
+        count -= has_event;
     }
 }
 

@@ -2,7 +2,6 @@
 #include "match_model.h"
 
 #define LENGTH_COMPARED_MAX 400
-#define POSITIONS_A_LINE (REEF_LINE_BYTES / sizeof(uint32_t))
 
 // How many bytes before `at` agree with the last bytes of the text.
 static uint32_t agreement(const reef_text_ring *text, uint64_t at) {
@@ -35,16 +34,22 @@ static void follow(reef_match *match, const reef_text_ring *text, uint8_t byte, 
 }
 
 // The highest bits of the product, which all bytes of the hash reach; lower ones miss the oldest.
-static size_t entry_of(const reef_match *match, const reef_lines *index) {
-    int log2 = __builtin_ctzll(index->count * POSITIONS_A_LINE);
-    return (size_t)(match->hash * 0x9E3779B97F4A7C15ull >> (64 - log2));
+static size_t entry_of(uint64_t hash, const reef_lines *index) {
+    int log2 = __builtin_ctzll(index->count * REEF_MATCH_ENTRIES);
+    return (size_t)(hash * 0x9E3779B97F4A7C15ull >> (64 - log2));
 }
 
 // A long match goes through many places, and is found at any that is in the index. Which are is
 // decided by the bytes there, so that both occurrences agree.
-static bool is_indexed(const reef_match *match, uint32_t shortest) {
+static bool is_indexed(uint64_t hash, uint32_t shortest) {
     if (shortest < REEF_MATCH_LONG) return true;
-    return (match->hash * 0xBF58476D1CE4E5B9ull >> 40) % REEF_MATCH_SAMPLED == 0;
+    return (hash * 0xBF58476D1CE4E5B9ull >> 40) % REEF_MATCH_SAMPLED == 0;
+}
+
+bool reef_match_entry(const reef_lines *index, uint64_t hash, uint32_t shortest, size_t *entry) {
+    if (!is_indexed(hash, shortest)) return false;
+    *entry = entry_of(hash, index);
+    return true;
 }
 
 void reef_match_step(reef_match *match,
@@ -54,10 +59,9 @@ void reef_match_step(reef_match *match,
                      uint8_t byte,
                      bool remembers) {
     if (match->follows) follow(match, text, byte, remembers);
-    // Every byte is shifted by 64 / shortest bits a step, so it is gone after `shortest` of them.
-    match->hash = match->hash * (0x2F0B4C47ull << 64 / shortest) + byte + 1;
-    if (is_indexed(match, shortest))
-        __builtin_prefetch(reef_lines_peek(index, entry_of(match, index) / POSITIONS_A_LINE));
+    match->hash = reef_match_hash(match->hash, shortest, byte);
+    if (is_indexed(match->hash, shortest))
+        __builtin_prefetch(reef_lines_peek(index, entry_of(match->hash, index) / REEF_MATCH_ENTRIES));
 }
 
 void reef_match_look_up(reef_match *match,
@@ -66,15 +70,15 @@ void reef_match_look_up(reef_match *match,
                         uint32_t shortest,
                         bool remembers) {
     match->found = 0;
-    if (!is_indexed(match, shortest)) return;
-    size_t entry = entry_of(match, index), line = entry / POSITIONS_A_LINE;
+    if (!is_indexed(match->hash, shortest)) return;
+    size_t entry = entry_of(match->hash, index), line = entry / REEF_MATCH_ENTRIES;
     const uint32_t *seen = (const uint32_t *)(const void *)reef_lines_peek(index, line);
-    uint32_t end = (uint32_t)text->end, position = seen[entry % POSITIONS_A_LINE];
+    uint32_t end = (uint32_t)text->end, position = seen[entry % REEF_MATCH_ENTRIES];
     if (position != 0) match->found = text->end - (uint32_t)(end - position);
     if (match->found != 0) reef_text_prefetch(text, match->found - 1);
     if (!remembers) return;
     uint32_t *positions = (uint32_t *)(void *)reef_lines_at(index, line);
-    positions[entry % POSITIONS_A_LINE] = end;
+    positions[entry % REEF_MATCH_ENTRIES] = end;
 }
 
 void reef_match_take(reef_match *match, const reef_text_ring *text, uint32_t shortest) {
@@ -90,12 +94,12 @@ void reef_match_take(reef_match *match, const reef_text_ring *text, uint32_t sho
 // Which of the two an entry becomes is not known, since its hash is gone: both have it, and the
 // text is compared before it is believed.
 void reef_match_index_double(reef_lines *to, const reef_lines *from) {
-    for (size_t entry = 0; entry < to->count * POSITIONS_A_LINE; entry++) {
+    for (size_t entry = 0; entry < to->count * REEF_MATCH_ENTRIES; entry++) {
         size_t old = entry / 2;
         const uint32_t *line =
-            (const uint32_t *)(const void *)reef_lines_peek(from, old / POSITIONS_A_LINE);
-        uint32_t *larger = (uint32_t *)(void *)reef_lines_at(to, entry / POSITIONS_A_LINE);
-        larger[entry % POSITIONS_A_LINE] = line[old % POSITIONS_A_LINE];
+            (const uint32_t *)(const void *)reef_lines_peek(from, old / REEF_MATCH_ENTRIES);
+        uint32_t *larger = (uint32_t *)(void *)reef_lines_at(to, entry / REEF_MATCH_ENTRIES);
+        larger[entry % REEF_MATCH_ENTRIES] = line[old % REEF_MATCH_ENTRIES];
     }
 }
 

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 
 #define REEF_MATCHES 2     // one over the last 6 bytes, one over the last 20
+static const uint32_t REEF_MATCH_SHORTEST[REEF_MATCHES] = {6, 20};
 #define REEF_MATCH_LONG 12 // bytes from which on a match is a long one
 #define REEF_MATCH_SAMPLED 8
 #define REEF_MATCH_MISSES 8 // wrong bytes in a row of reading after which a match is given up
@@ -52,6 +53,15 @@ void reef_match_look_up(reef_match *match,
                         bool remembers);
 /** Follow what was found, where it agrees in `shortest` bytes and the present match does not. */
 void reef_match_take(reef_match *match, const reef_text_ring *text, uint32_t shortest);
+
+/** The hash after one byte more. */
+static inline uint64_t reef_match_hash(uint64_t hash, uint32_t shortest, uint8_t byte) {
+    // Every byte is shifted by 64 / shortest bits a step, so it is gone after `shortest` of them.
+    return hash * (UINT64_C(0x2F0B4C47) << 64 / shortest) + byte + 1;
+}
+/** The entry of an index that a hash has; false: it is not looked up. */
+bool reef_match_entry(const reef_lines *index, uint64_t hash, uint32_t shortest, size_t *entry);
+#define REEF_MATCH_ENTRIES (REEF_LINE_BYTES / sizeof(uint32_t)) // a line
 
 /** Entries of an index in one of twice the lines. `to`: zeros. */
 void reef_match_index_double(reef_lines *to, const reef_lines *from);

@@ -109,6 +109,7 @@ void reef_memory_free(reef_memory *memory) {
     reef_text_release(&p->text);
     free(p->state);
     free(p->net);
+    reef_learn_log_free(p->log);
     free(memory->difference);
     free(memory);
 }
@@ -156,6 +157,7 @@ reef_status reef_memory_learn(reef_memory *memory,
         reef_status status = REEF_OK;
         // Decided before the byte, so that a failure leaves everything as it was.
         if (p->learned_bytes % GROWTH_EVERY == 0) status = grow(memory, err);
+        if (status == REEF_OK && p->log != NULL) status = reef_learn_log_reserve(p->log, p, err);
         if (status == REEF_OK)
             status = reef_predictor_code(p, bytes[i], net == NULL ? NULL : net + i,
                                          reef_inputs_sampled(p) ? &memory->inputs : NULL,
@@ -163,6 +165,37 @@ reef_status reef_memory_learn(reef_memory *memory,
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
+}
+
+// ---- what was decided ---------------------------------------------------------------------------
+
+reef_status reef_memory_log(reef_memory *memory, reef_error *err) {
+    reef_memory_log_end(memory);
+    memory->predictor.log = calloc(1, sizeof(*memory->predictor.log));
+    if (memory->predictor.log == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a log of what is learned");
+    return reef_learn_log_reserve(memory->predictor.log, &memory->predictor, err);
+}
+
+void reef_memory_log_end(reef_memory *memory) {
+    reef_learn_log_free(memory->predictor.log);
+    memory->predictor.log = NULL;
+}
+
+bool reef_memory_is_logged(const reef_memory *memory) {
+    return memory->predictor.log != NULL;
+}
+
+const reef_log_block *reef_memory_log_blocks(const reef_memory *memory, size_t *count) {
+    *count = memory->predictor.log->count;
+    return memory->predictor.log->blocks;
+}
+
+void reef_memory_log_drop(reef_memory *memory) {
+    reef_learn_log *log = memory->predictor.log;
+    for (size_t i = 0; i + 1 < log->count; i++) free(log->blocks[i].bytes);
+    log->blocks[0] = log->blocks[log->count - 1];
+    log->count = 1;
 }
 
 // ---- what is known of it ------------------------------------------------------------------------

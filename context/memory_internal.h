@@ -58,6 +58,9 @@ struct reef_memory {
 /** What its tables have now. */
 reef_memory_sizes reef_memory_sizes_of(const reef_memory *memory);
 
+/** Name of the part that a table is. */
+const char *reef_memory_table_name(size_t table);
+
 /** Slots in use in `count` lines of cells, or of trees. */
 uint64_t reef_memory_cells_used(const uint8_t *lines, size_t count);
 uint64_t reef_memory_trees_used(const uint8_t *lines, size_t count);

@@ -51,7 +51,6 @@ static_assert(sizeof(reef_net_state) == 8 + sizeof(((reef_net_state *)0)->chance
               "the net's state has no padding");
 
 #define MAGIC 0x4D454D52u // "RMEM"
-#define POSITION_WORDS 13
 
 enum {
     PART_HEADER,
@@ -86,9 +85,9 @@ static uint32_t net_bytes(const reef_predictor *p) {
     return p->net != NULL ? (uint32_t)sizeof(*p->net) : 0;
 }
 
-// The words of a position in their order; reading and writing walk the same list.
-static void list_position(reef_position *position, uint32_t *words[POSITION_WORDS]) {
-    uint32_t *const list[POSITION_WORDS] = {
+// Reading and writing walk the same list.
+void reef_position_words(reef_position *position, uint32_t *words[REEF_POSITION_WORDS]) {
+    uint32_t *const list[REEF_POSITION_WORDS] = {
         &position->word,       NULL, // has_letter
         &position->words[0],   &position->words[1],
         &position->first_word, &position->gap,
@@ -105,7 +104,7 @@ static void write_header(reef_memory *memory) {
     reef_predictor *p = &memory->predictor;
     const reef_memory_sizes sizes = reef_memory_sizes_of(memory);
     uint8_t *at = memory->header;
-    uint32_t *words[POSITION_WORDS];
+    uint32_t *words[REEF_POSITION_WORDS];
     at = put32(at, MAGIC);
     at = put32(at, REEF_MEMORY_VERSION);
     at = put64(at, sizes.bytes_max);
@@ -117,8 +116,8 @@ static void write_header(reef_memory *memory) {
     at = put64(at, p->position.bytes);
     at = put64(at, p->position.line);
     at = put64(at, p->position.line_above);
-    list_position(&p->position, words);
-    for (size_t i = 0; i < POSITION_WORDS; i++)
+    reef_position_words(&p->position, words);
+    for (size_t i = 0; i < REEF_POSITION_WORDS; i++)
         at = put32(at, words[i] != NULL ? *words[i] : p->position.has_letter);
     at = put32(at, 0);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
@@ -165,12 +164,12 @@ static bool get_flag(const uint8_t **at, uint32_t *zeros) {
 }
 
 static void get_position(const uint8_t **at, header *h, uint32_t *zeros) {
-    uint32_t *words[POSITION_WORDS];
+    uint32_t *words[REEF_POSITION_WORDS];
     h->position.bytes = get64(at);
     h->position.line = get64(at);
     h->position.line_above = get64(at);
-    list_position(&h->position, words);
-    for (size_t i = 0; i < POSITION_WORDS; i++)
+    reef_position_words(&h->position, words);
+    for (size_t i = 0; i < REEF_POSITION_WORDS; i++)
         if (words[i] != NULL)
             *words[i] = get32(at);
         else
@@ -283,6 +282,10 @@ static reef_status check_mixers(const reef_predictor *p, reef_error *err) {
 }
 
 // ---- the parts ----------------------------------------------------------------------------------
+
+const char *reef_memory_table_name(size_t table) {
+    return NAMES[PART_CELLS + table];
+}
 
 size_t reef_memory_part_count(void) {
     return PARTS;

@@ -110,13 +110,15 @@ uint64_t reef_order_hash(uint32_t order, uint64_t bytes) {
     return hash(order - 1, bytes & ((UINT64_C(1) << 8 * order) - 1));
 }
 
-// The byte at an offset of a stretch of text; 0 behind its end and where it is forgotten.
+// The byte at an offset of a stretch of text; 0 behind its end and where it is forgotten. Of a
+// stretch beyond half of what is kept nothing is read: then what is read of a text is still there
+// when as much again has been learned, and can be replayed.
 static uint32_t byte_within(const reef_text_ring *text,
                             uint64_t begin,
                             uint64_t end,
                             uint64_t offset) {
     int known = 0;
-    if (offset >= end - begin) return 0;
+    if (offset >= end - begin || end - begin > text->bound / 2) return 0;
     uint8_t byte = reef_text_at(text, begin + offset, &known);
     return known ? byte : 0;
 }

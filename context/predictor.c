@@ -24,8 +24,6 @@
 #define NET_FIRST_OWN 4
 #define NET_FIRST_SAID (-1)
 
-static const uint32_t SHORTEST_MATCH[REEF_MATCHES] = {6, 20};
-
 static void begin_chances(reef_chance *chance) {
     const reef_histories *table = reef_histories_table();
     for (uint32_t h = 0; h < 256; h++) {
@@ -98,9 +96,10 @@ static void begin_byte(reef_predictor *p) {
                                                 (NET_RATE_BYTES + p->net->bytes));
     p->sse_hash = reef_mix_hash((p->position.bytes & 0xFFFFFF) * 3 + 1);
     p->open = false;
+    p->way = REEF_LOG_BIT_BY_BIT;
     reef_trees_find(p);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
-        reef_match_take(&p->matches[k], &p->text, SHORTEST_MATCH[k]);
+        reef_match_take(&p->matches[k], &p->text, REEF_MATCH_SHORTEST[k]);
         p->followed[k] = reef_match_expected(&p->matches[k], &p->text);
         p->match_states[k] = reef_match_state(&p->matches[k]);
     }
@@ -405,19 +404,21 @@ static void learn_histories(reef_predictor *p, int bit) {
 static void end_byte(reef_predictor *p) {
     uint8_t byte = (uint8_t)p->bits;
     uint32_t last_two = p->position.bytes & 0xFFFF;
-    uint16_t *followers = &p->state->followers[last_two];
+    uint16_t *followers = &p->state->followers[last_two], followed = *followers;
+    if (p->expected_byte.trusted) p->way = REEF_LOG_FORESEEN;
     if (!p->frozen) reef_expected_learn(p, byte);
     if (!p->frozen) *followers = (uint16_t)(*followers << 8 | byte);
     reef_text_push(&p->text, byte);
     reef_position_step(&p->position, &p->text, byte);
     for (size_t k = 0; k < REEF_MATCHES; k++)
-        reef_match_step(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], byte, !p->alone);
+        reef_match_step(&p->matches[k], &p->index[k], &p->text, REEF_MATCH_SHORTEST[k], byte, !p->alone);
     // The lines of the next byte are on their way while this one is learned.
     reef_trees_prefetch(p, p->next_hashes);
     if (!p->frozen) reef_trees_end_byte(p, byte);
     for (size_t k = 0; k < REEF_MATCHES; k++)
-        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], !p->alone);
+        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, REEF_MATCH_SHORTEST[k], !p->alone);
     p->learned_bytes += !p->frozen;
+    if (p->log != NULL) reef_learn_log_put(p->log, p, p->way, last_two, followed);
     if (p->net_tokens > 0 && !p->frozen) p->net->bytes++;
     p->net_tokens = 0;
     p->begun = false;
@@ -433,20 +434,21 @@ void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count) 
         for (size_t k = 0; k < REEF_MATCHES; k++) {
             p->matches[k].follows = false;
             p->matches[k].length = 0;
-            reef_match_step(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], bytes[i],
+            reef_match_step(&p->matches[k], &p->index[k], &p->text, REEF_MATCH_SHORTEST[k], bytes[i],
                             !p->alone);
         }
     }
     if (count == 0) return;
     reef_trees_prefetch(p, p->next_hashes);
     for (size_t k = 0; k < REEF_MATCHES; k++)
-        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], false);
+        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, REEF_MATCH_SHORTEST[k], false);
 }
 
 // A bit that contradicts ends the trust: now the byte is one like others.
 static void catch_up(reef_predictor *p) {
     memset(p->in, 0, REEF_INPUTS * sizeof(*p->in));
     p->open = true;
+    p->way = p->bit;
     reef_trees_catch_up(p);
 }
 

@@ -29,6 +29,7 @@
 #define REEF_PREDICTOR_H
 
 #include "cell_table.h"
+#include "learn_log.h"
 #include "logistic.h"
 #include "match_model.h"
 #include "mix_layer.h"
@@ -171,6 +172,12 @@ typedef struct reef_trial_lines {
     _Alignas(REEF_LINE_BYTES) uint8_t bytes[2 * REEF_CONTEXTS][REEF_LINE_BYTES];
 } reef_trial_lines;
 
+/** A replay: what is up to date. */
+typedef struct reef_replay {
+    const uint64_t *const *slices; // of each table: learned bytes of each slice
+    uint64_t at;                   // learned bytes before the byte in hand
+} reef_replay;
+
 /** The expected byte in hand. */
 typedef struct reef_expected_byte {
     int byte;             // -1: none
@@ -198,6 +205,8 @@ typedef struct reef_predictor {
     bool frozen;             // no table, count or weight learns
     bool alone;              // and matches do not find what a session reads
     reef_trial_lines *trial; // no table is written, not even a view; NULL: they are
+    reef_learn_log *log;     // owned: what is decided; NULL: nobody asks
+    const reef_replay *replay; // tables of different times are brought up to date; NULL: they learn
 
     // what the net says: of the byte in hand, how many tokens it has seen (0: it says nothing), and
     // of the bit in hand its log odds
@@ -212,6 +221,7 @@ typedef struct reef_predictor {
     reef_cell_line *lines[REEF_CONTEXTS];
     reef_expected_byte expected_byte;
     bool open;                          // its trees are
+    uint32_t way;                       // reef_log_way: how it is learned
     int cells_at[REEF_CONTEXTS];        // the cell in its line; -1: none
     reef_slot own_slots[REEF_CONTEXTS]; // histories of contexts without trees
     uint8_t *nodes[REEF_CONTEXTS];      // histories of the nibble in hand
@@ -344,10 +354,33 @@ void reef_trees_open_lower(reef_predictor *p);
 void reef_trees_catch_up(reef_predictor *p);
 /** The byte came: cells learn it. */
 void reef_trees_end_byte(reef_predictor *p, uint8_t byte);
+/** Does a context of which little is known get a cell in a crowded line? */
+bool reef_trees_are_met_again(const reef_predictor *p, size_t context);
 /** Trees of every context in a table of twice the lines. `to`: zeros; `cells`: as they are. */
 void reef_slots_double(reef_lines *to,
                        reef_lines *from,
                        const reef_lines *cells,
                        const reef_histories *table);
+
+/**
+ * In a replay, where `hashes` are those of the byte: its cells are found, in lines that are up to
+ * date, and as its trees those of `trees`, a bit each.
+ */
+void reef_trees_replay_find(reef_predictor *p, uint32_t trees);
+/** And the same as reef_trees_end_byte. events (count): cells that became trees. */
+void reef_trees_replay_end_byte(reef_predictor *p,
+                                uint8_t byte,
+                                const reef_log_event *events,
+                                size_t count);
+/** Lines of cells, and of the trees of `trees`, that are up to date are asked for. */
+void reef_trees_replay_prefetch(const reef_replay *replay,
+                                const reef_predictor *p,
+                                const uint64_t *hashes,
+                                uint32_t trees,
+                                uint8_t byte);
+/** Is that line of a table up to date? Tables: as in reef_memory_table. */
+static inline bool reef_replay_has(const reef_replay *replay, size_t table, size_t line) {
+    return replay->slices[table][line / (REEF_SLICE_BYTES / REEF_LINE_BYTES)] <= replay->at;
+}
 
 #endif
