@@ -316,7 +316,8 @@ void reef_trees_replay_prefetch(const reef_replay *replay,
                                 uint8_t byte) {
     for (size_t i = 0; i < REEF_CONTEXTS; i++) {
         size_t at = line_of_cell(p, hashes[i]);
-        if (reef_replay_has(replay, CELLS, at)) __builtin_prefetch(p->cells.own + at * REEF_LINE_BYTES, 1);
+        if (reef_replay_has(replay, CELLS, at))
+            __builtin_prefetch(p->cells.own + at * REEF_LINE_BYTES, 1);
     }
     for (; trees != 0; trees &= trees - 1) {
         uint64_t name = reef_cell_name(hashes[__builtin_ctz(trees)]);

@@ -61,7 +61,8 @@ void reef_match_step(reef_match *match,
     if (match->follows) follow(match, text, byte, remembers);
     match->hash = reef_match_hash(match->hash, shortest, byte);
     if (is_indexed(match->hash, shortest))
-        __builtin_prefetch(reef_lines_peek(index, entry_of(match->hash, index) / REEF_MATCH_ENTRIES));
+        __builtin_prefetch(
+            reef_lines_peek(index, entry_of(match->hash, index) / REEF_MATCH_ENTRIES));
 }
 
 void reef_match_look_up(reef_match *match,

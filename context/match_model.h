@@ -18,7 +18,7 @@
 
 #include <stdbool.h>
 
-#define REEF_MATCHES 2     // one over the last 6 bytes, one over the last 20
+#define REEF_MATCHES 2 // one over the last 6 bytes, one over the last 20
 static const uint32_t REEF_MATCH_SHORTEST[REEF_MATCHES] = {6, 20};
 #define REEF_MATCH_LONG 12 // bytes from which on a match is a long one
 #define REEF_MATCH_SAMPLED 8

@@ -232,6 +232,10 @@ uint64_t reef_memory_trees_used(const uint8_t *lines, size_t count) {
     return used;
 }
 
+uint64_t reef_memory_bytes_max(const reef_memory *memory) {
+    return memory->bytes_max;
+}
+
 uint64_t reef_memory_bytes(const reef_memory *memory) {
     const reef_predictor *p = &memory->predictor;
     const reef_memory_sizes sizes = reef_memory_sizes_of(memory);

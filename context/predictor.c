@@ -411,12 +411,14 @@ static void end_byte(reef_predictor *p) {
     reef_text_push(&p->text, byte);
     reef_position_step(&p->position, &p->text, byte);
     for (size_t k = 0; k < REEF_MATCHES; k++)
-        reef_match_step(&p->matches[k], &p->index[k], &p->text, REEF_MATCH_SHORTEST[k], byte, !p->alone);
+        reef_match_step(&p->matches[k], &p->index[k], &p->text, REEF_MATCH_SHORTEST[k], byte,
+                        !p->alone);
     // The lines of the next byte are on their way while this one is learned.
     reef_trees_prefetch(p, p->next_hashes);
     if (!p->frozen) reef_trees_end_byte(p, byte);
     for (size_t k = 0; k < REEF_MATCHES; k++)
-        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, REEF_MATCH_SHORTEST[k], !p->alone);
+        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, REEF_MATCH_SHORTEST[k],
+                           !p->alone);
     p->learned_bytes += !p->frozen;
     if (p->log != NULL) reef_learn_log_put(p->log, p, p->way, last_two, followed);
     if (p->net_tokens > 0 && !p->frozen) p->net->bytes++;
@@ -434,8 +436,8 @@ void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count) 
         for (size_t k = 0; k < REEF_MATCHES; k++) {
             p->matches[k].follows = false;
             p->matches[k].length = 0;
-            reef_match_step(&p->matches[k], &p->index[k], &p->text, REEF_MATCH_SHORTEST[k], bytes[i],
-                            !p->alone);
+            reef_match_step(&p->matches[k], &p->index[k], &p->text, REEF_MATCH_SHORTEST[k],
+                            bytes[i], !p->alone);
         }
     }
     if (count == 0) return;

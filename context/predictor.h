@@ -202,10 +202,10 @@ typedef struct reef_predictor {
     reef_mix_state *state; // owned
     reef_net_state *net;   // owned; NULL: no net has spoken yet
     uint64_t learned_bytes;
-    bool frozen;             // no table, count or weight learns
-    bool alone;              // and matches do not find what a session reads
-    reef_trial_lines *trial; // no table is written, not even a view; NULL: they are
-    reef_learn_log *log;     // owned: what is decided; NULL: nobody asks
+    bool frozen;               // no table, count or weight learns
+    bool alone;                // and matches do not find what a session reads
+    reef_trial_lines *trial;   // no table is written, not even a view; NULL: they are
+    reef_learn_log *log;       // owned: what is decided; NULL: nobody asks
     const reef_replay *replay; // tables of different times are brought up to date; NULL: they learn
 
     // what the net says: of the byte in hand, how many tokens it has seen (0: it says nothing), and

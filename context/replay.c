@@ -52,8 +52,8 @@ reef_status reef_log_block_begin(const uint8_t *block,
 
 // ---- the log ------------------------------------------------------------------------------------
 
-static reef_status read_head(reading *r, const reef_predictor *p, const uint8_t *block,
-                             size_t bytes, reef_error *err) {
+static reef_status read_head(
+    reading *r, const reef_predictor *p, const uint8_t *block, size_t bytes, reef_error *err) {
     uint32_t *words[REEF_POSITION_WORDS];
     reef_status status = reef_log_block_begin(block, bytes, &r->learned, err);
     if (status != REEF_OK) return status;
@@ -75,7 +75,8 @@ static reef_status read_head(reading *r, const reef_predictor *p, const uint8_t 
             r->position.has_letter = word != 0;
     }
     r->met = reef_get_le32(block + 84);
-    for (size_t k = 0; k < REEF_MATCHES; k++) r->match_hashes[k] = reef_get_le64(block + 88 + 8 * k);
+    for (size_t k = 0; k < REEF_MATCHES; k++)
+        r->match_hashes[k] = reef_get_le64(block + 88 + 8 * k);
     r->at = block + REEF_LOG_HEAD_BYTES;
     r->end = block + bytes;
     return REEF_OK;
@@ -198,7 +199,9 @@ static void learn(reef_predictor *p, const uint64_t *const *slices, const step *
     p->replay = NULL;
 }
 
-static reef_status replay_all(reef_predictor *p, const uint64_t *const *slices, reading *r,
+static reef_status replay_all(reef_predictor *p,
+                              const uint64_t *const *slices,
+                              reading *r,
                               reef_error *err) {
     static _Thread_local step steps[AHEAD];
     while (r->at < r->end && r->learned < p->learned_bytes) {

@@ -107,6 +107,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_learn(reef_memory *memory,
 /** How many bytes it has learned. */
 REEF_API uint64_t reef_memory_learned_bytes(const reef_memory *memory);
 
+/** What its tables may take. */
+REEF_API uint64_t reef_memory_bytes_max(const reef_memory *memory);
+
 /** Bytes of memory that it takes now, all of it. */
 REEF_API uint64_t reef_memory_bytes(const reef_memory *memory);
 

@@ -28,12 +28,13 @@ static inline uint32_t reef_shard_owner(uint32_t layer, uint32_t block, uint32_t
 
 /**
  * Is the record one of those that are divided: a block of rows, the moments of one, or a block of a
- * memory's tables but for the first of each table? Those, and the text that a memory has yet to
- * learn, tell what it holds; every rank has them.
+ * memory's tables but for the first of each table? Those, and the text or log that a memory has yet
+ * to learn, tell what it holds; every rank has them.
  */
 static inline bool reef_shard_divides(const reef_key *key) {
     if (key->db == REEF_DB_MEMORY || key->db == REEF_DB_VISITS)
-        return key->block > 0 && key->name != NULL && strcmp(key->name, "tail") != 0;
+        return key->block > 0 && key->name != NULL && strcmp(key->name, "tail") != 0 &&
+               strcmp(key->name, "log") != 0;
     return key->db == REEF_DB_EXPERTS || (key->db == REEF_DB_MOMENTS && key->name == NULL);
 }
 

@@ -102,8 +102,8 @@ static reef_status replay(reef_memory *memory, const stored *s) {
     for (size_t i = 0; status == REEF_OK && i < s->block_count; i++)
         // Those before the oldest slice are not needed.
         if (i + 1 == s->block_count || s->blocks[i + 1].begin > oldest(s))
-            status = reef_memory_replay(memory, slices, s->blocks[i].bytes, s->blocks[i].count,
-                                        &why);
+            status =
+                reef_memory_replay(memory, slices, s->blocks[i].bytes, s->blocks[i].count, &why);
     return status;
 }
 
@@ -153,8 +153,12 @@ static reef_memory *learn_and_store(stored *s,
     return memory;
 }
 
-static void check(const reef_memory_options *options, size_t count, size_t first, size_t slices,
-                  bool with_net, uint64_t seed) {
+static void check(const reef_memory_options *options,
+                  size_t count,
+                  size_t first,
+                  size_t slices,
+                  bool with_net,
+                  uint64_t seed) {
     static uint8_t text[TEXT + PIECE];
     static float bits[2][PIECE];
     stored s = {0};

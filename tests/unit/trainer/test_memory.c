@@ -1,6 +1,7 @@
 // The context memory of a generation: learned with the stream, kept by commits, asked by every
 // reader.
 #include "checkpoint_internal.h"
+#include "draw_text.h"
 #include "generation_memory.h"
 #include "lifelong.h"
 #include "memory_internal.h"
@@ -127,6 +128,7 @@ LIFELONG_TEST(the_net_learns_its_share_and_the_memory_all) {
 
 KINDS_TEST(tables_are_written_rarely_and_the_tail_is_learned_again) {
     choose(&f->config, "boundaries", "given");
+    choose(&f->config, "context_memory", "256M");
     make_pool(f, 1);
     size_t checkpoints = 0;
     uint64_t last = 0;
@@ -144,6 +146,70 @@ KINDS_TEST(tables_are_written_rarely_and_the_tail_is_learned_again) {
     open_again(f, 1);
     assert_int_equal(reef_memory_learned_bytes(memory_of(f)->memory), learned);
     assert_memory_equal(memory_of(f)->chain, chain, sizeof(chain));
+}
+
+static reef_status fails(void *context, reef_txn *txn, reef_error *err) {
+    (void)context;
+    (void)txn;
+    return reef_fail(err, REEF_ERR_IO, "as the test wants it");
+}
+
+// A commit that fails when all was put, and leaves what is stored as it was.
+static void fail_to_commit(lifelong *f) {
+    reef_trainer_on_commit(f->trainer, fails, NULL);
+    assert_int_equal(reef_trainer_commit(f->trainer, NULL, &why), REEF_ERR_IO);
+    reef_trainer_on_commit(f->trainer, NULL, NULL);
+}
+
+// Learns the text in pieces, a commit after each, some of which fail, and now and then from the
+// pool again.
+static reef_commit learn_in_slices(
+    lifelong *f, const char *name, const uint8_t *text, size_t count, size_t piece, size_t reopen) {
+    temp_dir_join(f->pool, f->dir, name);
+    make_pool(f, 1);
+    for (size_t at = 0, i = 1; at < count; at += piece, i++) {
+        feed(f, text + at, count - at < piece ? count - at : piece);
+        if (i % 3 == 0) fail_to_commit(f);
+        commit(f);
+        const reef_memory_slices *slices = memory_of(f)->slices;
+        // All slices are older than a round of text, but none by much more.
+        if (slices != NULL)
+            assert_true(reef_memory_learned_bytes(memory_of(f)->memory) -
+                            reef_memory_slices_oldest(slices) <
+                        reef_generation_memory_round(memory_of(f)) + 2 * piece);
+        if (i % reopen == 0) open_again(f, 1);
+    }
+    assert_non_null(memory_of(f)->slices);
+    assert_int_equal(memory_of(f)->tail_bytes, 0);
+    return commit(f);
+}
+
+KINDS_TEST(a_large_memory_is_stored_slice_by_slice) {
+    enum { COUNT = 260000, PIECE = 3000 };
+    uint8_t *text = room(COUNT);
+    uint64_t seed = 41;
+    draw_text(&seed, COUNT, text);
+    choose(&f->config, "boundaries", "given");
+    choose(&f->config, "net_share", "0");
+    const reef_commit once = learn_in_slices(f, "once", text, COUNT, PIECE, COUNT);
+    double bits = bits_as_of(f, NULL, 0);
+    // Blocks of the log that no slice needs are gone.
+    assert_true(memory_of(f)->slices->first > 1);
+    assert_true(memory_of(f)->slices->block_count < 8);
+    assert_sound(f);
+    close_pool(f);
+    const reef_commit often = learn_in_slices(f, "often", text, COUNT, 2 * PIECE, 4);
+    assert_true(bits_as_of(f, NULL, 0) == bits);
+    assert_memory_equal(often.root, once.root, sizeof(once.root));
+    assert_sound(f);
+    // Sealed it is whole, and has no log.
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
+    assert_true(bits_as_of(f, "0", 0) == bits);
+    assert_sound(f);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
+    const reef_key log = {.db = REEF_DB_MEMORY, .name = "log"};
+    assert_false(reef_checkpoint_is_stored(txn, &log));
+    reef_txn_abort(txn);
 }
 
 LIFELONG_TEST(a_sealed_state_reads_a_text_to_the_same_bits_for_ever) {

@@ -4,6 +4,7 @@
 //   checkpoint_tensors.c   dense tensors, their moments, its gate
 //   checkpoint_experts.c   blocks of experts: rows, moments, flags, usage
 //   checkpoint_memory.c    its context memory
+//   checkpoint_slices.c    a large one, slice by slice
 //   zero_runs.c            blocks of a memory, packed
 //   checkpoint_visits.c    memories of kinds that came back
 //   residency.c            rows that stay in the store's map
@@ -78,6 +79,47 @@ REEF_MUST_CHECK reef_status reef_checkpoint_put_memory(reef_txn *txn,
                                                        reef_generation *generation,
                                                        reef_error *err);
 
+static inline reef_key reef_checkpoint_memory_key(const reef_key *prefix,
+                                                  const char *name,
+                                                  uint32_t block) {
+    reef_key key = *prefix;
+    key.name = name;
+    key.block = block;
+    return key;
+}
+/** Bytes of the block at `at` of a part. */
+static inline size_t reef_checkpoint_block_bytes(size_t bytes, size_t at) {
+    return bytes - at < REEF_BLOCK_BYTES_MAX ? bytes - at : REEF_BLOCK_BYTES_MAX;
+}
+/** Room for one packed block; the caller's. */
+REEF_MUST_CHECK reef_status reef_checkpoint_new_packed(uint8_t **out, reef_error *err);
+/** Is that part stored in slices: is it a table? */
+bool reef_checkpoint_is_sliced(const char *name);
+/**
+ * Write a block of a part, or all of them. learned: by the memory, in whose slices it stands.
+ * packed: see reef_checkpoint_new_packed.
+ */
+REEF_MUST_CHECK reef_status reef_checkpoint_put_block(reef_txn *txn,
+                                                      const reef_key *prefix,
+                                                      const reef_memory_part *part,
+                                                      uint32_t number,
+                                                      uint64_t learned,
+                                                      uint8_t *packed,
+                                                      reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_put_part(reef_txn *txn,
+                                                     const reef_key *prefix,
+                                                     const reef_memory_part *part,
+                                                     uint64_t learned,
+                                                     uint8_t *packed,
+                                                     reef_error *err);
+/** Read a block of a part, a slice or not. */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_block(
+    reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err);
+/** Can what was written be read? CORRUPT. */
+REEF_MUST_CHECK reef_status reef_checkpoint_check_written(reef_txn *txn,
+                                                          const reef_key *prefix,
+                                                          reef_error *err);
+
 /**
  * Of a memory whose records have the database, generation and layer of `prefix`: write its tables,
  * after which it has no tail; or its tail. `m` holds what is written.
@@ -109,6 +151,28 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_tail(reef_txn *txn,
                                                       const reef_key *prefix,
                                                       reef_generation_memory *m,
                                                       reef_error *err);
+
+// checkpoint_slices.c
+
+/** The tables were written whole: from now on they are in slices. Sets slices_put. */
+REEF_MUST_CHECK reef_status reef_checkpoint_begin_slices(reef_txn *txn,
+                                                         const reef_key *prefix,
+                                                         reef_generation_memory *m,
+                                                         reef_error *err);
+/** A commit of a memory that is in slices. Sets slices_put, where there is anything to write. */
+REEF_MUST_CHECK reef_status reef_checkpoint_put_slices(reef_txn *txn,
+                                                       const reef_key *prefix,
+                                                       reef_generation_memory *m,
+                                                       reef_error *err);
+/** The log, with `slices` of what it goes with; nothing where there is none. */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_log(reef_txn *txn,
+                                                     const reef_key *prefix,
+                                                     reef_memory_slices *slices,
+                                                     uint64_t learned,
+                                                     reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_delete_log(reef_txn *txn,
+                                                       const reef_key *prefix,
+                                                       reef_error *err);
 
 // checkpoint_experts.c
 

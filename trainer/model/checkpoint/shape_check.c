@@ -92,7 +92,7 @@ static reef_status check_part(
         if (reef_shard_is_elsewhere(s->txn, &key)) continue;
         // The walk over all records has reported damaged ones.
         if (reef_record_view(s->txn, &key, &view, NULL) == REEF_ERR_CORRUPT) continue;
-        if (reef_checkpoint_read_packed(s->txn, &key, (uint8_t *)into + at, size, &reason) !=
+        if (reef_checkpoint_read_block(s->txn, &key, (uint8_t *)into + at, size, &reason) !=
             REEF_OK)
             s->on_damage(s->context, &key, reason.message);
     }

@@ -28,11 +28,17 @@ _Static_assert(sizeof(reef_net_prediction) == 18, "as it is stored");
 #define TAIL_BYTES_MAX (UINT64_C(4) << 20)
 #define TAIL_LEARNED_SHARE 128 // of the bytes that the memory takes, where that is more
 #define TAIL_BYTES_SHARE 16
+#define ROUND_MAX (UINT64_C(64) << 20) // the text of a memory has room for more
+
+#define LARGE (UINT64_C(32) << 20)
+#define LARGE_SHARE 4 // of the bound, where that is less
 
 void reef_generation_memory_release(reef_generation_memory *m) {
     reef_memory_free(m->memory);
     free(m->tail);
     free(m->unlearned);
+    reef_memory_slices_free(m->slices);
+    reef_memory_slices_free(m->slices_put);
     *m = (reef_generation_memory){0};
 }
 
@@ -79,6 +85,8 @@ reef_status reef_generation_memory_learn(reef_generation_memory *m,
     reef_status status = reserve_tail(m, size, err);
     if (status == REEF_OK && m->memory == NULL)
         status = reef_memory_new(&m->memory, &(reef_memory_options){.bytes_max = bytes_max}, err);
+    if (status == REEF_OK && m->slices != NULL && !reef_memory_is_logged(m->memory))
+        status = reef_memory_log(m->memory, err);
     if (status == REEF_OK) status = reef_memory_learn(m->memory, bytes, count, net, bits, err);
     if (status != REEF_OK) return status;
     uint8_t *segment = m->tail + m->tail_bytes;
@@ -87,7 +95,8 @@ reef_status reef_generation_memory_learn(reef_generation_memory *m,
     memcpy(segment + SEGMENT_HEADER_BYTES, bytes, count);
     if (net != NULL) memcpy(segment + SEGMENT_HEADER_BYTES + count, net, net_bytes);
     extend_chain(m, segment, size);
-    m->tail_bytes += size;
+    // Of a memory that is stored in slices its log says all.
+    if (m->slices == NULL) m->tail_bytes += size;
     m->next = begin + count;
     return REEF_OK;
 }
@@ -115,16 +124,33 @@ static uint64_t larger(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
+// By what a memory takes that has learned so much.
+static uint64_t learned_bound(const reef_memory *memory, uint64_t learned) {
+    uint64_t bound = larger(learned / TAIL_SHARE, TAIL_LEARNED_MIN),
+             most = larger(TAIL_LEARNED_MAX, reef_memory_bytes(memory) / TAIL_LEARNED_SHARE);
+    return bound < most ? bound : most;
+}
+
 bool reef_generation_memory_is_due(const reef_generation_memory *m) {
     if (m->memory == NULL) return false;
     if (m->adopted) return true;
+    if (m->slices != NULL) return false;
     uint64_t learned = reef_memory_learned_bytes(m->memory) - m->checkpoint_bytes;
-    uint64_t bound = m->checkpoint_bytes / TAIL_SHARE;
-    if (bound < TAIL_LEARNED_MIN) bound = TAIL_LEARNED_MIN;
-    const uint64_t takes = reef_memory_bytes(m->memory);
-    const uint64_t bound_max = larger(TAIL_LEARNED_MAX, takes / TAIL_LEARNED_SHARE);
-    if (bound > bound_max) bound = bound_max;
-    return learned >= bound || m->tail_bytes >= larger(TAIL_BYTES_MAX, takes / TAIL_BYTES_SHARE);
+    return learned >= learned_bound(m->memory, m->checkpoint_bytes) ||
+           m->tail_bytes >= larger(TAIL_BYTES_MAX, reef_memory_bytes(m->memory) / TAIL_BYTES_SHARE);
+}
+
+bool reef_generation_memory_is_large(const reef_generation_memory *m) {
+    reef_memory_part tables[REEF_MEMORY_TABLES];
+    uint64_t bytes = 0, share = reef_memory_bytes_max(m->memory) / LARGE_SHARE;
+    reef_memory_tables(m->memory, tables);
+    for (size_t t = 0; t < REEF_MEMORY_TABLES; t++) bytes += tables[t].bytes;
+    return bytes >= (share < LARGE ? share : LARGE);
+}
+
+uint64_t reef_generation_memory_round(const reef_generation_memory *m) {
+    uint64_t round = learned_bound(m->memory, reef_memory_learned_bytes(m->memory));
+    return round < ROUND_MAX ? round : ROUND_MAX;
 }
 
 static reef_status cut_short(reef_error *err) {
@@ -191,10 +217,31 @@ static reef_status replay(reef_generation_memory *m, uint64_t bytes_max, reef_er
     return status;
 }
 
+static void forget_slices(reef_generation_memory *m) {
+    reef_memory_slices_free(m->slices);
+    m->slices = NULL;
+}
+
+static reef_status replay_log(reef_generation_memory *m, reef_error *err) {
+    reef_memory_slices *s = m->slices;
+    reef_status status = REEF_OK;
+    if (s == NULL) return REEF_OK;
+    for (size_t i = 0; status == REEF_OK && s->unread != NULL && i < s->block_count; i++)
+        status = reef_memory_replay(m->memory, (const uint64_t *const *)s->learned,
+                                    s->unread[i].bytes, s->unread[i].count, err);
+    for (size_t i = 0; s->unread != NULL && i < s->block_count; i++) free(s->unread[i].bytes);
+    free(s->unread);
+    s->unread = NULL;
+    // What else was learned has a tail.
+    if (!m->goes_on || m->unlearned_bytes > 0) forget_slices(m);
+    return status;
+}
+
 reef_status reef_generation_memory_catch_up(reef_generation_memory *m,
                                             uint64_t bytes_max,
                                             reef_error *err) {
-    reef_status status = replay(m, bytes_max, err);
+    reef_status status = replay_log(m, err);
+    if (status == REEF_OK) status = replay(m, bytes_max, err);
     free(m->unlearned);
     m->unlearned = NULL;
     m->unlearned_bytes = 0;
@@ -212,6 +259,13 @@ void reef_generation_memory_settle(reef_generation_memory *m) {
     m->checkpoint_put = m->adopted = false;
     m->checkpoint_bytes = reef_memory_learned_bytes(m->memory);
     m->tail_bytes = 0;
+    forget_slices(m);
+    m->slices = m->slices_put;
+    m->slices_put = NULL;
+    if (m->slices == NULL)
+        reef_memory_log_end(m->memory);
+    else
+        reef_memory_log_drop(m->memory);
 }
 
 #define STATS_EVERY_MIN (UINT64_C(16) << 10)

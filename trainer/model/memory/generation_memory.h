@@ -5,9 +5,14 @@
 // checkpoint of the tables, with what the net had said of them. To load an open generation is to
 // read its checkpoint and to learn the tail again, which gives the same tables: they are a function
 // of what was learned, in its order.
+//
+// Tables of a large memory are too much for one commit. Once it is large there is no tail: each
+// commit writes some slices of the tables, all else, and a log of what was decided in learning
+// (memory_slices.h).
 #ifndef REEF_GENERATION_MEMORY_H
 #define REEF_GENERATION_MEMORY_H
 
+#include "memory_slices.h"
 #include "reef_config.h"
 #include "reef_context.h"
 #include "reef_store.h"
@@ -24,7 +29,10 @@ typedef struct reef_generation_memory {
     uint64_t checkpoint_bytes; // learned when that checkpoint was made; 0: there is none
     bool checkpoint_put;       // the transaction under way holds one of the present state
     bool adopted;              // its tables came from elsewhere, and are in no checkpoint here
-    uint8_t *unlearned;        // owned: the tail as it was read, until it is learned
+    bool goes_on;              // what was read of its slices is kept, since it will be stored again
+    // owned: how it is stored, where in slices; and as the transaction under way would leave it
+    reef_memory_slices *slices, *slices_put;
+    uint8_t *unlearned; // owned: the tail as it was read, until it is learned
     size_t unlearned_bytes;
     bool chain_is_known; // before the tail was learned: then it leads to `known_chain`
     uint8_t known_chain[REEF_HASH_BYTES];
@@ -81,10 +89,20 @@ REEF_MUST_CHECK reef_status reef_memory_learn_batch(const reef_config *config,
 bool reef_generation_memory_is_due(const reef_generation_memory *m);
 
 /**
- * Learn the tail that was read with a checkpoint and waits in `unlearned`, if one does. Up to a
- * second, so not in a transaction that others wait for.
+ * Is it to be stored in slices from its next checkpoint on: are its tables large, or of a small
+ * bound a good part of it?
+ */
+bool reef_generation_memory_is_large(const reef_generation_memory *m);
+
+/** So many bytes are learned while all slices are stored once. */
+uint64_t reef_generation_memory_round(const reef_generation_memory *m);
+
+/**
+ * Bring slices that were read up to date, and learn the tail that was read with a checkpoint and
+ * waits in `unlearned`, if one does. Up to some seconds, so not in a transaction that others wait
+ * for.
  *
- * Errors: CORRUPT it ends within a segment, or it is not what leads to the chain; NO_MEMORY.
+ * Errors: CORRUPT the log is not what it learned; it ends within a segment, or it is not what leads to the chain; NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_generation_memory_catch_up(reef_generation_memory *m,
                                                             uint64_t bytes_max,
