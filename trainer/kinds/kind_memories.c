@@ -73,6 +73,10 @@ static reef_status read_head(reef_generation_memory *out,
     if (status == REEF_OK) reef_divided_gather(trainer, txn);
     if (status == REEF_OK) status = reef_kind_heads_read(&heads, txn, &state, &reason);
     if (status == REEF_OK) status = reef_kind_heads_load(&heads, txn, kind, out, &older, &reason);
+    // Slices of an earlier holder are those of its state for ever.
+    uint32_t base = kind;
+    if (status == REEF_OK) (void)reef_kind_heads_span(&heads, txn, last, kind, &base);
+    out->goes_on = base == last;
     reef_kind_heads_release(&heads);
     reef_txn_abort(txn);
     if (status == REEF_OK)
@@ -100,6 +104,7 @@ static reef_status load_head(reef_trainer *trainer, reef_kind_head *head, reef_e
     const reef_generation *sealed = trainer->network.generations[kind];
     reef_generation_memory *m = &head->visit.memory;
     make_room(trainer, 1);
+    m->keeps_tail = true;
     reef_status status = REEF_OK;
     if (!sealed->stored && sealed->memory.memory != NULL)
         status = copy_sealed(m, sealed, err);
@@ -342,6 +347,8 @@ reef_status reef_kind_replace_memory(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     reef_generation_memory_release(&head->visit.memory);
     reef_generation_memory_move(&head->visit.memory, memory);
+    reef_generation_memory_end_slices(&head->visit.memory);
+    head->visit.memory.keeps_tail = true;
     head->visit.memory.adopted = true; // written as tables, which stand by themselves
     head->visit.memory.tail_bytes = 0;
     note_learned(trainer, head);
@@ -386,6 +393,7 @@ reef_status reef_kinds_seal_visits(reef_trainer *trainer,
         reef_status status = seal_visit(&sealed->visits[sealed->visit_count++], &head->visit, err);
         if (status != REEF_OK) return status;
         head->in_open_generation = false;
+        reef_generation_memory_end_slices(&head->visit.memory);
         head->visit.memory.tail_bytes = 0;
     }
     return REEF_OK;

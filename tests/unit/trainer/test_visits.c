@@ -112,6 +112,52 @@ LIFELONG_TEST(states_stay_what_they_were) {
     assert_sound(f);
 }
 
+typedef struct large_visit {
+    reef_commit end;
+    double sealed, now; // bits of kind 0
+} large_visit;
+
+// Kind 0 comes back for so long that its memory is large; then its holder is sealed, some bytes
+// behind the last commit, and it comes back again.
+static large_visit visit_for_long(lifelong *f, const char *name, size_t pieces, bool restarts) {
+    enum { ALL = 144000 };
+    large_visit out;
+    temp_dir_join(f->pool, f->dir, name);
+    make_pool(f, 1);
+    feed_kind(f, 0, LONG, 1);
+    feed_kind(f, 1, LONG, 2);
+    uint8_t *text = room(ALL);
+    lifelong_text(text, ALL, 0, 3);
+    for (size_t i = 0; i < pieces; i++) {
+        feed(f, text + ALL / pieces * i, ALL / pieces);
+        if (i + 1 < pieces) commit(f);
+        if (restarts && i % 3 == 0) open_again(f, 1);
+    }
+    assert_true(pieces == 1 || head_of(f, 0)->visit.memory.slices != NULL);
+    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
+    assert_null(head_of(f, 0)->visit.memory.slices);
+    feed_kind(f, 2, 3 * LONG, 9);
+    feed_kind(f, 0, SHORT, 10);
+    out.end = commit(f);
+    if (restarts) open_again(f, 1);
+    out.sealed = bits_as_of(f, "1", 0);
+    out.now = bits_as_of(f, "now", 0);
+    assert_sound(f);
+    close_pool(f);
+    return out;
+}
+
+LIFELONG_TEST(a_long_visit_of_a_large_memory_is_stored_slice_by_slice) {
+    choose(&f->config, "net_share", "0");
+    const large_visit once = visit_for_long(f, "once", 1, false),
+                      often = visit_for_long(f, "often", 16, false),
+                      again = visit_for_long(f, "again", 12, true);
+    assert_true(often.sealed == once.sealed && again.sealed == once.sealed);
+    assert_true(often.now == once.now && again.now == once.now);
+    assert_memory_equal(often.end.root, once.end.root, sizeof(once.end.root));
+    assert_memory_equal(again.end.root, once.end.root, sizeof(once.end.root));
+}
+
 // Long visits are stored as tables, of which later generations hold what was learned since.
 LIFELONG_TEST(a_long_visit_is_stored_as_tables) {
     begin_with_two(f);

@@ -79,6 +79,20 @@ REEF_MUST_CHECK reef_status reef_checkpoint_put_memory(reef_txn *txn,
                                                        reef_generation *generation,
                                                        reef_error *err);
 
+/** Before what is put of it: an earlier transaction may have failed. */
+void reef_checkpoint_begin_put(reef_generation_memory *m);
+/**
+ * What a commit holds of a memory that learns, whose records have the database, generation and layer
+ * of `prefix`: tail, tables or slices. clear: removes what is stored of it, which may be damaged.
+ */
+REEF_MUST_CHECK reef_status reef_checkpoint_put_learning(
+    reef_txn *txn,
+    const reef_key *prefix,
+    reef_generation_memory *m,
+    reef_status (*clear)(
+        reef_txn *txn, const reef_key *prefix, const reef_generation_memory *m, reef_error *err),
+    reef_error *err);
+
 static inline reef_key reef_checkpoint_memory_key(const reef_key *prefix,
                                                   const char *name,
                                                   uint32_t block) {

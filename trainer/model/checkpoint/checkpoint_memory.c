@@ -252,32 +252,48 @@ static reef_status delete_tables(reef_txn *txn,
     return status;
 }
 
+void reef_checkpoint_begin_put(reef_generation_memory *m) {
+    m->checkpoint_put = false; // the transaction of an earlier attempt may have failed
+    reef_memory_slices_free(m->slices_put);
+    m->slices_put = NULL;
+}
+
+reef_status reef_checkpoint_put_learning(reef_txn *txn,
+                                         const reef_key *prefix,
+                                         reef_generation_memory *m,
+                                         reef_status (*clear)(reef_txn *txn,
+                                                              const reef_key *prefix,
+                                                              const reef_generation_memory *m,
+                                                              reef_error *err),
+                                         reef_error *err) {
+    // Ranks of a divided pool write all at once.
+    bool divided = reef_shard_check_whole(txn, NULL) != REEF_OK;
+    reef_status status = REEF_OK;
+    if (m->slices != NULL && !m->adopted && !divided) {
+        status = reef_checkpoint_put_slices(txn, prefix, m, err);
+        m->checkpoint_put = status == REEF_OK && m->slices_put != NULL;
+        return status;
+    }
+    if (m->slices == NULL && !reef_generation_memory_is_due(m))
+        return reef_checkpoint_put_tail(txn, prefix, m, err);
+    // What is stored may be more, and damaged.
+    if (m->adopted) status = clear(txn, prefix, m, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_tables(txn, prefix, m, err);
+    if (status == REEF_OK && reef_generation_memory_is_large(m) && !divided)
+        status = reef_checkpoint_begin_slices(txn, prefix, m, err);
+    m->checkpoint_put = status == REEF_OK;
+    return status;
+}
+
 reef_status reef_checkpoint_put_memory(reef_txn *txn,
                                        reef_generation *generation,
                                        reef_error *err) {
     reef_generation_memory *m = &generation->memory;
     const reef_key prefix = memory_key(generation->info.generation);
-    m->checkpoint_put = false; // the transaction of an earlier attempt may have failed
-    reef_memory_slices_free(m->slices_put);
-    m->slices_put = NULL;
+    reef_checkpoint_begin_put(m);
     if (m->memory == NULL) return REEF_OK;
-    // Ranks of a divided pool write all at once.
-    bool whole = reef_shard_check_whole(txn, NULL) != REEF_OK && m->slices != NULL;
-    reef_status status = REEF_OK;
-    if (generation->open && m->slices != NULL && !m->adopted && !whole) {
-        status = reef_checkpoint_put_slices(txn, &prefix, m, err);
-        m->checkpoint_put = status == REEF_OK && m->slices_put != NULL;
-        return status;
-    }
-    if (generation->open && m->tail_bytes == 0 && !m->adopted && !whole) return REEF_OK;
-    if (generation->open && !reef_generation_memory_is_due(m) && !whole)
-        return reef_checkpoint_put_tail(txn, &prefix, m, err);
-    // What is stored may be more, and damaged.
-    if (generation->open && m->adopted) status = delete_tables(txn, &prefix, m, err);
-    if (status == REEF_OK) status = reef_checkpoint_put_tables(txn, &prefix, m, err);
-    if (status == REEF_OK && generation->open && reef_generation_memory_is_large(m) &&
-        reef_shard_check_whole(txn, NULL) == REEF_OK)
-        status = reef_checkpoint_begin_slices(txn, &prefix, m, err);
+    if (generation->open) return reef_checkpoint_put_learning(txn, &prefix, m, delete_tables, err);
+    reef_status status = reef_checkpoint_put_tables(txn, &prefix, m, err);
     m->checkpoint_put = status == REEF_OK;
     return status;
 }

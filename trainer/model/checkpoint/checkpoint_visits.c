@@ -39,20 +39,23 @@ static reef_status sealed_chain(reef_txn *txn,
 
 // ---- writing ------------------------------------------------------------------------------------
 
+static reef_status clear(reef_txn *txn,
+                         const reef_key *prefix,
+                         const reef_generation_memory *m,
+                         reef_error *err) {
+    uint64_t gone;
+    (void)m;
+    return reef_visit_drop(txn, prefix->generation, prefix->layer, false, &gone, err);
+}
+
 static reef_status put_visit(reef_txn *txn, uint32_t holder, reef_visit *visit, reef_error *err) {
     reef_generation_memory *m = &visit->memory;
     const reef_key prefix = visit_key(holder, visit->kind);
     uint64_t gone;
-    m->checkpoint_put = false; // the transaction of an earlier attempt may have failed
+    reef_checkpoint_begin_put(m);
     if (visit->merged) return reef_visit_drop(txn, holder, visit->kind, false, &gone, err);
-    if (m->memory == NULL || !reef_generation_memory_is_due(m))
-        return reef_checkpoint_put_tail(txn, &prefix, m, err);
-    reef_status status = REEF_OK;
-    // What is stored may be more, and damaged.
-    if (m->adopted) status = reef_visit_drop(txn, holder, visit->kind, false, &gone, err);
-    if (status == REEF_OK) status = reef_checkpoint_put_tables(txn, &prefix, m, err);
-    m->checkpoint_put = status == REEF_OK;
-    return status;
+    if (m->memory == NULL) return reef_checkpoint_put_tail(txn, &prefix, m, err);
+    return reef_checkpoint_put_learning(txn, &prefix, m, clear, err);
 }
 
 static int by_kind(const void *a, const void *b) {
@@ -327,11 +330,13 @@ static reef_status load_and_learn(const reef_kind_heads *heads,
 static reef_status load_own_tables(const reef_kind_heads *heads,
                                    reef_txn *txn,
                                    uint32_t kind,
+                                   uint64_t bytes_max,
                                    reef_generation_memory *out,
                                    reef_error *err) {
     const reef_key prefix = {.db = REEF_DB_MEMORY,
                              .generation = reef_as_of_records(heads->state, kind)};
-    return reef_checkpoint_read_tables(txn, &prefix, out, err);
+    reef_status status = reef_checkpoint_read_tables(txn, &prefix, out, err);
+    return status == REEF_OK ? reef_generation_memory_catch_up(out, bytes_max, err) : status;
 }
 
 // States that were pruned away have lost it as well.
@@ -352,7 +357,7 @@ static reef_status load_newest_whole(const reef_kind_heads *heads,
         if (status != REEF_OK) reef_generation_memory_release(out);
     }
     if (is_lost(status) && !heads->doubtful[kind])
-        status = load_own_tables(heads, txn, kind, out, err);
+        status = load_own_tables(heads, txn, kind, bytes_max, out, err);
     if (status != REEF_OK) reef_generation_memory_release(out);
     return is_lost(status) ? REEF_OK : status;
 }

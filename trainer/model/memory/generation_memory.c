@@ -96,7 +96,7 @@ reef_status reef_generation_memory_learn(reef_generation_memory *m,
     if (net != NULL) memcpy(segment + SEGMENT_HEADER_BYTES + count, net, net_bytes);
     extend_chain(m, segment, size);
     // Of a memory that is stored in slices its log says all.
-    if (m->slices == NULL) m->tail_bytes += size;
+    if (m->slices == NULL || m->keeps_tail) m->tail_bytes += size;
     m->next = begin + count;
     return REEF_OK;
 }
@@ -220,6 +220,11 @@ static reef_status replay(reef_generation_memory *m, uint64_t bytes_max, reef_er
 static void forget_slices(reef_generation_memory *m) {
     reef_memory_slices_free(m->slices);
     m->slices = NULL;
+}
+
+void reef_generation_memory_end_slices(reef_generation_memory *m) {
+    forget_slices(m);
+    if (m->memory != NULL) reef_memory_log_end(m->memory);
 }
 
 static reef_status replay_log(reef_generation_memory *m, reef_error *err) {

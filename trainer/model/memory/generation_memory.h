@@ -30,6 +30,7 @@ typedef struct reef_generation_memory {
     bool checkpoint_put;       // the transaction under way holds one of the present state
     bool adopted;              // its tables came from elsewhere, and are in no checkpoint here
     bool goes_on;              // what was read of its slices is kept, since it will be stored again
+    bool keeps_tail;           // in slices too, from the last commit on: see visits
     // owned: how it is stored, where in slices; and as the transaction under way would leave it
     reef_memory_slices *slices, *slices_put;
     uint8_t *unlearned; // owned: the tail as it was read, until it is learned
@@ -117,6 +118,9 @@ REEF_MUST_CHECK reef_status reef_generation_memory_tail_learned(const uint8_t *t
 /** The tables were written: empty the tail. */
 void reef_generation_memory_settle(reef_generation_memory *m);
 
+/** It is stored elsewhere from now on, and not in slices. */
+void reef_generation_memory_end_slices(reef_generation_memory *m);
+
 /**
  * Look up how full a memory is, if it has learned much since it was `seen` last: counting walks
  * tables of up to 128 MB, some hundredths of a second for seconds of the stream.
@@ -176,7 +180,8 @@ REEF_MUST_CHECK reef_status reef_generation_memory_copy(reef_generation_memory *
 //
 // As of generation 1 the memory of kind 0 is that of generation 0 and the visit that generation 1
 // holds; now it is both visits more. A visit is stored as what was learned, and as tables once that
-// is long, so that few bytes are learned again when it is read.
+// is long, so that few bytes are learned again when it is read. Large ones go on in slices until the
+// holder is sealed. Then what was learned since the last commit is their tail.
 //
 // A kind that was merged into another one has a last visit without either, in the generation that
 // was open then: from there on it has no memory, and before it states are as they were.
