@@ -34,8 +34,14 @@
 #define REEF_LOG_RECORD_MAX (1 + 3 + 2 + 3 + 1 + 4 * REEF_CONTEXTS)
 
 /** 1 .. 8: it was trusted, and so many bits were learned at once when one contradicted. */
-enum { REEF_LOG_BIT_BY_BIT = 0, REEF_LOG_FORESEEN = 9 };
-enum { REEF_LOG_MET = 16, REEF_LOG_STORED = 32, REEF_LOG_FOLLOWERS = 64, REEF_LOG_SAME = 128 };
+enum reef_log_way { REEF_LOG_BIT_BY_BIT = 0, REEF_LOG_FORESEEN = 9 };
+/** What follows. */
+enum reef_log_flag {
+    REEF_LOG_MET = 16,
+    REEF_LOG_STORED = 32,
+    REEF_LOG_FOLLOWERS = 64,
+    REEF_LOG_SAME = 128,
+};
 
 typedef struct reef_log_event {
     uint8_t context, history, first, second;

@@ -104,7 +104,6 @@ static reef_status load_head(reef_trainer *trainer, reef_kind_head *head, reef_e
     const reef_generation *sealed = trainer->network.generations[kind];
     reef_generation_memory *m = &head->visit.memory;
     make_room(trainer, 1);
-    m->keeps_tail = true;
     reef_status status = REEF_OK;
     if (!sealed->stored && sealed->memory.memory != NULL)
         status = copy_sealed(m, sealed, err);
@@ -348,7 +347,6 @@ reef_status reef_kind_replace_memory(reef_trainer *trainer,
     reef_generation_memory_release(&head->visit.memory);
     reef_generation_memory_move(&head->visit.memory, memory);
     reef_generation_memory_end_slices(&head->visit.memory);
-    head->visit.memory.keeps_tail = true;
     head->visit.memory.adopted = true; // written as tables, which stand by themselves
     head->visit.memory.tail_bytes = 0;
     note_learned(trainer, head);

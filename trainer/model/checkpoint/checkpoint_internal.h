@@ -173,7 +173,7 @@ REEF_MUST_CHECK reef_status reef_checkpoint_begin_slices(reef_txn *txn,
                                                          const reef_key *prefix,
                                                          reef_generation_memory *m,
                                                          reef_error *err);
-/** A commit of a memory that is in slices. Sets slices_put, where there is anything to write. */
+/** A commit of a memory that is in slices and has learned more. Sets slices_put. */
 REEF_MUST_CHECK reef_status reef_checkpoint_put_slices(reef_txn *txn,
                                                        const reef_key *prefix,
                                                        reef_generation_memory *m,

@@ -269,13 +269,13 @@ reef_status reef_checkpoint_put_learning(reef_txn *txn,
     // Ranks of a divided pool write all at once.
     bool divided = reef_shard_check_whole(txn, NULL) != REEF_OK;
     reef_status status = REEF_OK;
+    if (!reef_generation_memory_is_due(m)) return reef_checkpoint_put_tail(txn, prefix, m, err);
     if (m->slices != NULL && !m->adopted && !divided) {
-        status = reef_checkpoint_put_slices(txn, prefix, m, err);
-        m->checkpoint_put = status == REEF_OK && m->slices_put != NULL;
+        status = delete_tail(txn, prefix, err);
+        if (status == REEF_OK) status = reef_checkpoint_put_slices(txn, prefix, m, err);
+        m->checkpoint_put = status == REEF_OK;
         return status;
     }
-    if (m->slices == NULL && !reef_generation_memory_is_due(m))
-        return reef_checkpoint_put_tail(txn, prefix, m, err);
     // What is stored may be more, and damaged.
     if (m->adopted) status = clear(txn, prefix, m, err);
     if (status == REEF_OK) status = reef_checkpoint_put_tables(txn, prefix, m, err);

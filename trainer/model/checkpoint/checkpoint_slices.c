@@ -1,4 +1,4 @@
-// A large context memory of an open generation: what a commit writes of it.
+// A large context memory that learns: what a commit writes of it, where its tail is long.
 //
 //   header, mark, mixer, net   as they are
 //   text                       blocks in which bytes came
@@ -227,7 +227,6 @@ reef_status reef_checkpoint_put_slices(reef_txn *txn,
                                        reef_generation_memory *m,
                                        reef_error *err) {
     reef_memory_slices *later;
-    if (reef_memory_learned_bytes(m->memory) == m->slices->stored) return REEF_OK;
     reef_status status = reef_memory_slices_copy(&later, m->slices, err);
     if (status == REEF_OK) status = put(txn, prefix, m, later, true, err);
     return status == REEF_OK ? reef_checkpoint_check_written(txn, prefix, err) : status;

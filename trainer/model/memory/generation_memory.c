@@ -30,6 +30,9 @@ _Static_assert(sizeof(reef_net_prediction) == 18, "as it is stored");
 #define TAIL_LEARNED_SHARE 128 // of the bytes that the memory takes, where that is more
 #define TAIL_BYTES_SHARE 16
 #define ROUND_MAX (UINT64_C(64) << 20) // the text of a memory has room for more
+// Mixers, which are written with slices, have some megabytes.
+#define ROUND_PARTS 4
+#define TAIL_IN_SLICES_MAX (UINT64_C(128) << 10)
 
 #define LARGE (UINT64_C(32) << 20)
 #define LARGE_SHARE 4 // of the bound, where that is less
@@ -96,8 +99,7 @@ reef_status reef_generation_memory_learn(reef_generation_memory *m,
     memcpy(segment + SEGMENT_HEADER_BYTES, bytes, count);
     if (net != NULL) memcpy(segment + SEGMENT_HEADER_BYTES + count, net, net_bytes);
     extend_chain(m, segment, size);
-    // Of a memory that is stored in slices its log says all.
-    if (m->slices == NULL || m->keeps_tail) m->tail_bytes += size;
+    m->tail_bytes += size;
     m->next = begin + count;
     return REEF_OK;
 }
@@ -135,8 +137,11 @@ static uint64_t learned_bound(const reef_memory *memory, uint64_t learned) {
 bool reef_generation_memory_is_due(const reef_generation_memory *m) {
     if (m->memory == NULL) return false;
     if (m->adopted) return true;
-    if (m->slices != NULL) return false;
     uint64_t learned = reef_memory_learned_bytes(m->memory) - m->checkpoint_bytes;
+    if (m->slices != NULL) {
+        uint64_t part = reef_generation_memory_round(m) / ROUND_PARTS;
+        return learned >= (part < TAIL_IN_SLICES_MAX ? part : TAIL_IN_SLICES_MAX);
+    }
     return learned >= learned_bound(m->memory, m->checkpoint_bytes) ||
            m->tail_bytes >= larger(TAIL_BYTES_MAX, reef_memory_bytes(m->memory) / TAIL_BYTES_SHARE);
 }
@@ -244,8 +249,7 @@ static reef_status replay_log(reef_generation_memory *m, reef_error *err) {
     for (size_t i = 0; s->unread != NULL && i < s->block_count; i++) free(s->unread[i].bytes);
     free(s->unread);
     s->unread = NULL;
-    // What else was learned has a tail.
-    if (!m->goes_on || m->unlearned_bytes > 0) forget_slices(m);
+    if (!m->goes_on) forget_slices(m);
     return status;
 }
 

@@ -6,8 +6,8 @@
 // read its checkpoint and to learn the tail again, which gives the same tables: they are a function
 // of what was learned, in its order.
 //
-// Tables of a large memory are too much for one commit. Once it is large there is no tail: each
-// commit writes some slices of the tables, all else, and a log of what was decided in learning
+// Tables of a large memory are too much for one commit. Once it is large, a commit that finds the
+// tail long writes some slices of the tables, all else, and a log of what was decided in learning
 // (memory_slices.h).
 #ifndef REEF_GENERATION_MEMORY_H
 #define REEF_GENERATION_MEMORY_H
@@ -30,7 +30,6 @@ typedef struct reef_generation_memory {
     bool checkpoint_put;       // the transaction under way holds one of the present state
     bool adopted;              // its tables came from elsewhere, and are in no checkpoint here
     bool goes_on;              // what was read of its slices is kept, since it will be stored again
-    bool keeps_tail;           // in slices too, from the last commit on: see visits
     // owned: how it is stored, where in slices; and as the transaction under way would leave it
     reef_memory_slices *slices, *slices_put;
     uint8_t *unlearned; // owned: the tail as it was read, until it is learned
@@ -84,8 +83,8 @@ REEF_MUST_CHECK reef_status reef_memory_learn_batch(const reef_config *config,
                                                     reef_error *err);
 
 /**
- * Should the tables be written, since the tail is so long, or does not lead to them? A function of
- * what was learned alone.
+ * Should the tables be written, or some slices of them, since the tail is so long, or does not lead
+ * to them?
  */
 bool reef_generation_memory_is_due(const reef_generation_memory *m);
 
@@ -181,7 +180,7 @@ REEF_MUST_CHECK reef_status reef_generation_memory_copy(reef_generation_memory *
 // As of generation 1 the memory of kind 0 is that of generation 0 and the visit that generation 1
 // holds; now it is both visits more. A visit is stored as what was learned, and as tables once that
 // is long, so that few bytes are learned again when it is read. Large ones go on in slices until the
-// holder is sealed. Then what was learned since the last commit is their tail.
+// holder is sealed.
 //
 // A kind that was merged into another one has a last visit without either, in the generation that
 // was open then: from there on it has no memory, and before it states are as they were.
