@@ -33,7 +33,6 @@
 //                     generation u32, 0x01, name, block u32         of a tensor
 //   usage             level u32, window u64, generation u32, layer u32, block u32
 //   generations       generation u32
-//   reservoir         block u32
 //   journal           name, sequence u64
 //   timeline          sequence u64
 //   series            name, level u32, sequence u64
@@ -133,7 +132,6 @@ static const key_field layouts[REEF_DB_COUNT][KEY_FIELDS_MAX] = {
     [REEF_DB_USAGE] = {LEVEL, WINDOW, GENERATION, LAYER, BLOCK},
     [REEF_DB_GENERATIONS] = {GENERATION},
     [REEF_DB_SNAPSHOTS] = {NAME},
-    [REEF_DB_RESERVOIR] = {BLOCK},
     [REEF_DB_JOURNAL] = {NAME, SEQUENCE},
     [REEF_DB_TIMELINE] = {SEQUENCE},
     [REEF_DB_SERIES] = {NAME, LEVEL, SEQUENCE},

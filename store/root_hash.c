@@ -11,7 +11,7 @@
 //                        database u8, key, content hash )
 //
 // What counts: of tensors, experts, moments and flags the generations that are not sealed; of usage
-// level 0, window 0; of generations and reservoir all. Copies that belong to snapshots never count.
+// level 0, window 0; of generations all. Copies that belong to snapshots never count.
 //
 //   root of a generation = XXH3-128( the same entries of its tensors, experts, flags and memory )
 //

@@ -229,14 +229,14 @@ REEF_MUST_CHECK reef_status reef_generation_remove(reef_txn *txn,
                                                    uint32_t generation,
                                                    reef_error *err);
 /**
- * Copy a generation to a pseudo-generation, with its usage and, of the open one, moments and
- * reservoir: all that training needs. The copy's record has the copy's root.
+ * Copy a generation to a pseudo-generation, with its usage and, of the open one, moments: all
+ * that training needs. The copy's record has the copy's root.
  */
 REEF_MUST_CHECK reef_status reef_generation_copy(reef_txn *txn,
                                                  uint32_t generation,
                                                  uint32_t copy,
                                                  reef_error *err);
-/** And back, to a number under which nothing lies. The reservoir's slots are written over. */
+/** And back, to a number under which nothing lies. */
 REEF_MUST_CHECK reef_status reef_generation_copy_back(reef_txn *txn,
                                                       uint32_t copy,
                                                       uint32_t generation,

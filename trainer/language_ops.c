@@ -1,6 +1,4 @@
-// A trainer of a language model: batches of tokens, gates that decide who fires, and a reservoir of
-// the past. What it does differently from one of a layer.
-#include "batch.h"
+// A trainer of a language model: batches of tokens. What it does differently from one of a layer.
 #include "boundary.h"
 #include "memory_lane.h"
 #include "room.h"
@@ -10,8 +8,8 @@
 
 static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    // One batch is the largest pass: the stream's windows, and one of the retain term.
-    size_t windows = reef_batch_windows(config), rows = windows * config->context;
+    // One batch is the largest pass.
+    size_t rows = reef_batch_bytes(config);
     trainer->batch.tokens = calloc(rows, 1);
     trainer->batch.targets = calloc(rows, 1);
     trainer->batch.weight = calloc(rows, sizeof(*trainer->batch.weight));
@@ -20,10 +18,9 @@ static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch of %zu tokens", rows);
     reef_status status = reef_thread_pool_new(&trainer->workers, trainer->options.threads, err);
     if (status == REEF_OK)
-        status = reef_activations_init(&trainer->net.acts, config, windows, true, err);
+        status = reef_activations_init(&trainer->net.acts, config, config->batch, true, err);
     if (reef_trainer_division(trainer).count > 1)
         trainer->net.acts.row_ranks = trainer->options.ranks;
-    if (status == REEF_OK) status = reef_reservoir_init(&trainer->net.reservoir, config, err);
     if (status != REEF_OK || config->context_memory == 0) return status;
     trainer->memory.bits = calloc(reef_batch_bytes(config), sizeof(*trainer->memory.bits));
     trainer->memory.losses = calloc(reef_batch_bytes(config), sizeof(*trainer->memory.losses));
@@ -47,7 +44,7 @@ static reef_status seal_language(reef_trainer *trainer,
                                  reef_error *err) {
     const reef_opening opening = {.reason = "command", .side = trainer->network.config.side_new};
     reef_sealing sealing;
-    reef_status status = reef_trainer_pin(trainer, err); // passes measure, and fit the gate
+    reef_status status = reef_trainer_pin(trainer, err); // passes measure
     if (status == REEF_OK) status = check_language_seal(trainer, err);
     if (status != REEF_OK) return status;
     // What was deferred trains the new generation first. What was decided about it is in no commit,

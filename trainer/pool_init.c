@@ -83,7 +83,6 @@ static reef_status init(const char *path,
     if (status == REEF_OK) status = reef_generations_first(trainer, err);
     if (status == REEF_OK)
         status = reef_state_event(trainer, err, "init", "\"side\": %u", own.side);
-    if (status == REEF_OK) status = reef_generations_start_gates(trainer, err);
     if (status == REEF_OK && path != NULL)
         status = reef_store_create(path, write_first_commit,
                                    &(first_commit){.trainer = trainer, .part = part}, err);

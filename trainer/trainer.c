@@ -105,20 +105,18 @@ static reef_status load_together(reef_trainer *trainer,
 
 static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     reef_txn *txn = NULL;
-    // One read transaction for everything: generations, state and reservoir are of the same commit.
+    // One read transaction for everything: generations and state are of the same commit.
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
     status = reef_config_read(txn, &trainer->network.config, err);
     if (status == REEF_OK) status = check_shard(trainer, txn, err);
     if (status == REEF_OK) status = check_divided(trainer, err);
     if (status == REEF_OK) status = reef_trainer_allocate(trainer, err);
-    // The order is that of dependence: gates need generations, the state needs gates, and memories
-    // of kinds the state.
+    // The order is that of dependence: the state needs generations, and memories of kinds the
+    // state.
     if (status == REEF_OK) status = reef_generations_load(trainer, txn, err);
     status = load_together(trainer, txn, status, err);
-    if (status == REEF_OK) status = reef_generations_start_gates(trainer, err);
     if (status == REEF_OK) status = reef_state_load(trainer, txn, err);
-    if (status == REEF_OK) status = reef_reservoir_load(txn, &trainer->net.reservoir, err);
     if (status == REEF_OK) reef_open_kind_refresh_stats(trainer);
     if (status == REEF_OK) reef_kind_read_facts(trainer, txn);
     if (status == REEF_OK && !trainer->options.recovers_kinds)
@@ -164,17 +162,12 @@ void reef_trainer_close(reef_trainer *trainer) {
     // Each accepts zeros: of a layer most were never made, and opening may have failed anywhere.
     reef_memory_lane_free(trainer->memory.lane); // its thread learns a generation's memory
     reef_activations_release(&trainer->net.acts);
-    reef_reservoir_release(&trainer->net.reservoir);
     reef_kinds_release(trainer);
     reef_recognition_release(trainer);
-    reef_gating_release(&trainer->net.gating);
     reef_layer_free(trainer->layer);
     free(trainer->batch.tokens);
     free(trainer->batch.targets);
-    free(trainer->batch.fire);
     free(trainer->batch.weight);
-    free(trainer->batch.margins);
-    free(trainer->batch.reading);
     free(trainer->memory.bits);
     free(trainer->memory.losses);
     reef_residency_release(&trainer->net.residency);

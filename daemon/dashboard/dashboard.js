@@ -260,10 +260,10 @@
             return make('tr', { 'data-generation': one.generation }, make('td', {}, one.generation),
                 make('td', {}, one.sealed ? `■ sealed ${one.dtype}` : '● open'),
                 make('td', {}, bar, count(one.experts)), make('td', {}, bytes(one.opened_at)),
-                make('td', { 'data-fact': 'used' }), make('td', { 'data-fact': 'uneven' }), make('td', { 'data-fact': 'leak' }),
+                make('td', { 'data-fact': 'used' }), make('td', { 'data-fact': 'uneven' }),
                 ...(status.context_memory ? [make('td', { 'data-fact': 'memory' })] : []));
         }));
-        $('growth-note').textContent = `${count(generations.reduce((sum, one) => sum + one.experts, 0))} experts in ${generations.length} generations, all layers. Leak: share of older inputs on which the gate fires.`;
+        $('growth-note').textContent = `${count(generations.reduce((sum, one) => sum + one.experts, 0))} experts in ${generations.length} generations, all layers.`;
         fillGenerations();
         showGrowthFacts();
     }
@@ -275,7 +275,6 @@
             if (!row) continue;
             row.querySelector('[data-fact="used"]').textContent = percent(one.used_share, 0);
             row.querySelector('[data-fact="uneven"]').textContent = fixed(one.unevenness, 2);
-            row.querySelector('[data-fact="leak"]').textContent = percent(one.leak, 2);
             const memory = row.querySelector('[data-fact="memory"]');
             if (!memory) continue;
             memory.textContent = bytes(one.memory_learned_bytes);
@@ -340,8 +339,8 @@
 
     function showForgetting(matrix) {
         $('forgetting-note').textContent = matrix.columns.length
-            ? `Bits per byte of each state on a sample of what each generation was trained on, as of commit ${count(matrix.commit)}.${matrix.complete ? '' : ' Being measured …'}`
-            : 'The pool has no sample of what it was trained on yet: its reservoir fills as it trains.';
+            ? `Bits per byte of each state on what each kind had learned last when its generation was sealed, as of commit ${count(matrix.commit)}.${matrix.complete ? '' : ' Being measured …'}`
+            : 'No memory has learned a text yet.';
         if (matrix.columns.length) charts.heatMap($('forgetting'), $('forgetting-scale'), matrix);
     }
 

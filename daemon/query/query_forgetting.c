@@ -1,5 +1,5 @@
-// The matrix of forgetting; see query_thread.h. Scored in bits per byte, the windows of a
-// generation one after the other as one text, so that gates have some evidence to go by.
+// The matrix of forgetting; see query_thread.h. What a kind had learned last when its generation was
+// sealed, in bits a byte by that state, by those after it and now.
 #include "query_thread.h"
 
 #include "reef_log.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIDE_MAX 24 // of the matrix: the newest generations or tasks, and now
+#define SIDE_MAX 24 // of the matrix: the newest generations, and now
 #define COLUMN_BYTES 4096
 #define SLICE_NS 80000000u   // of work on one question; what has begun is finished
 #define KEPT_NS 10000000000u // that a row's model waits for the next question
@@ -20,8 +20,8 @@
 
 typedef struct column {
     uint32_t generation;
-    uint8_t *bytes;
-    size_t count, windows;
+    uint8_t bytes[COLUMN_BYTES];
+    size_t count;
 } column;
 
 struct reef_forgetting {
@@ -29,8 +29,8 @@ struct reef_forgetting {
     column columns[SIDE_MAX];
     size_t column_count;
     bool gone[SIDE_MAX];                   // pruned away: no such state
-    double values[SIDE_MAX + 1][SIDE_MAX]; // by state and column
-    size_t done;                           // cells, row by row
+    double values[SIDE_MAX + 1][SIDE_MAX]; // by state and column; NaN: not known
+    size_t row, at;                        // the cell that is measured next
     uint64_t commit;
     reef_model *model; // of the row that is being measured, or NULL
     uint64_t worked_ns, finished_ns;
@@ -41,13 +41,12 @@ static size_t row_count(const reef_forgetting *f) {
 }
 
 static bool is_complete(const reef_forgetting *f) {
-    return f->done == row_count(f) * f->column_count;
+    return f->row == row_count(f);
 }
 
 void reef_forgetting_free(reef_forgetting *forgetting) {
     if (forgetting == NULL) return;
     reef_model_close(forgetting->model);
-    for (size_t c = 0; c < forgetting->column_count; c++) free(forgetting->columns[c].bytes);
     free(forgetting);
 }
 
@@ -61,47 +60,21 @@ void reef_forgetting_unpin(reef_forgetting *f) {
 
 // ---- the sample ---------------------------------------------------------------------------------
 
-static void drop_oldest(reef_forgetting *f) {
-    free(f->columns[0].bytes);
-    f->column_count--;
-    memmove(f->columns, f->columns + 1, f->column_count * sizeof(*f->columns));
+static bool has_column(const reef_forgetting *f, uint32_t generation) {
+    for (size_t c = 0; c < f->column_count; c++)
+        if (f->columns[c].generation == generation) return true;
+    return false;
 }
 
-// Of more tasks than there is room for the newest have a column: an older one gives way, and does
-// not come back.
-static column *column_of(reef_forgetting *f, uint32_t generation) {
-    // Columns stay sorted by generation, so that the matrix reads from left to right in time.
-    size_t at = 0;
-    while (at < f->column_count && f->columns[at].generation < generation) at++;
-    if (at < f->column_count && f->columns[at].generation == generation) return &f->columns[at];
-    // When all columns are taken the oldest gives way, so that the newest generations are always
-    // shown.
-    if (f->column_count == SIDE_MAX) {
-        if (at == 0) return NULL;
-        drop_oldest(f);
-        at--;
+// What kinds have learned by the state of a row, and no row before it could tell.
+static void add_columns(reef_forgetting *f, uint32_t newest) {
+    for (uint32_t g = f->first; g <= newest && f->column_count < SIDE_MAX; g++) {
+        column *to = &f->columns[f->column_count];
+        if (has_column(f, g)) continue;
+        to->generation = g;
+        to->count = reef_model_text(f->model, g, to->bytes, COLUMN_BYTES);
+        if (to->count >= 2) f->column_count++;
     }
-    memmove(&f->columns[at + 1], &f->columns[at], (f->column_count - at) * sizeof(*f->columns));
-    f->columns[at] = (column){.generation = generation};
-    f->column_count++;
-    return &f->columns[at];
-}
-
-static reef_status on_window(
-    void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err) {
-    reef_forgetting *f = context;
-    if (generation < f->first || generation >= f->end) return REEF_OK;
-    // A bounded sample per column: the matrix is for the eye, not for papers.
-    column *to = count ? column_of(f, generation) : NULL;
-    if (to == NULL || to->count + count > COLUMN_BYTES) return REEF_OK;
-    uint8_t *grown = realloc(to->bytes, to->count + count);
-    if (grown == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a sample of the reservoir");
-    memcpy(grown + to->count, bytes, count);
-    to->bytes = grown;
-    to->count += count;
-    to->windows++;
-    return REEF_OK;
 }
 
 static reef_status note_generations(reef_txn *txn, reef_forgetting *f, reef_error *err) {
@@ -114,24 +87,19 @@ static reef_status note_generations(reef_txn *txn, reef_forgetting *f, reef_erro
     return REEF_OK;
 }
 
-static reef_status take_sample(reef_txn *txn, reef_forgetting *f, reef_error *err) {
-    reef_commit commit;
-    reef_status status = reef_commit_read(txn, &commit, err);
-    if (status == REEF_OK) status = note_generations(txn, f, err);
-    if (status != REEF_OK) return status;
-    f->commit = commit.number;
-    return reef_reservoir_scan(txn, on_window, f, err);
-}
-
 static reef_status begin_matrix(reef_query_thread *queries,
                                 reef_forgetting **out,
                                 reef_error *err) {
     reef_txn *txn = NULL;
     reef_forgetting *f = calloc(1, sizeof(*f));
     if (f == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a matrix");
-    // One read transaction takes the sample of all columns; measuring needs none of it.
+    for (size_t r = 0; r <= SIDE_MAX; r++)
+        for (size_t c = 0; c < SIDE_MAX; c++) f->values[r][c] = (double)NAN;
+    reef_commit commit;
     reef_status status = reef_txn_begin(&txn, reef_query_thread_store(queries), REEF_TXN_READ, err);
-    if (status == REEF_OK) status = take_sample(txn, f, err);
+    if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
+    if (status == REEF_OK) status = note_generations(txn, f, err);
+    if (status == REEF_OK) f->commit = commit.number;
     reef_txn_abort(txn);
     if (status != REEF_OK) {
         reef_forgetting_free(f);
@@ -144,9 +112,7 @@ static reef_status begin_matrix(reef_query_thread *queries,
 // ---- measuring ----------------------------------------------------------------------------------
 
 static reef_status score_sample(reef_model *model, const column *of, double *out, reef_error *err) {
-    *out = (double)NAN;
     reef_score score = {0};
-    if (of->count < 2) return REEF_OK;
     reef_status status =
         reef_model_score(model, of->bytes, of->count, NULL, &score, NULL, NULL, err);
     *out = score.bits_per_byte;
@@ -164,29 +130,26 @@ static reef_status open_row(reef_query_thread *queries,
     if (f->model != NULL) return REEF_OK;
     snprintf(as_of, sizeof(as_of), "%zu", f->first + row);
     reef_status status = reef_query_thread_open(queries, now ? "now" : as_of, &f->model, err);
-    if (status == REEF_OK && now) f->commit = reef_model_commit(f->model)->number;
-    return status;
+    if (status != REEF_OK) return status;
+    if (now) f->commit = reef_model_commit(f->model)->number;
+    add_columns(f, f->first + (uint32_t)row);
+    return REEF_OK;
 }
 
 static reef_status measure_cell(reef_query_thread *queries, reef_forgetting *f, reef_error *err) {
-    size_t row = f->done / f->column_count, at = f->done % f->column_count;
-    // The last row is the present state.
-    bool now = row + 1 == row_count(f);
-    reef_status status = REEF_OK;
-    f->values[row][at] = (double)NAN;
-    // A state whose generation is gone keeps an empty row.
-    if (now || !f->gone[row]) {
-        status = open_row(queries, f, row, err);
-        if (status == REEF_OK)
-            status = score_sample(f->model, &f->columns[at], &f->values[row][at], err);
-    }
+    // The last row is the present state. One whose generation is gone keeps an empty row.
+    bool known = f->row + 1 == row_count(f) || !f->gone[f->row];
+    reef_status status = known ? open_row(queries, f, f->row, err) : REEF_OK;
+    if (status == REEF_OK && known && f->at < f->column_count)
+        status = score_sample(f->model, &f->columns[f->at], &f->values[f->row][f->at], err);
     if (status != REEF_OK) return status;
-    f->done++;
+    if (known && ++f->at < f->column_count) return REEF_OK;
     // A row is finished: its model is closed before the next one is opened, so only one is in
     // memory.
-    if (f->done % f->column_count) return REEF_OK;
     reef_model_close(f->model);
     f->model = NULL;
+    f->at = 0;
+    f->row++;
     return REEF_OK;
 }
 
@@ -208,11 +171,10 @@ static reef_status measure_for_a_slice(reef_query_thread *queries,
 
 static json_t *values_json(const reef_forgetting *f) {
     json_t *rows = json_array();
-    for (size_t r = 0, cell = 0; r < row_count(f); r++) {
+    for (size_t r = 0; r < row_count(f); r++) {
         json_t *row = json_array();
-        for (size_t c = 0; c < f->column_count; c++, cell++)
-            json_array_append_new(row,
-                                  cell < f->done ? reef_json_number(f->values[r][c]) : json_null());
+        for (size_t c = 0; c < f->column_count; c++)
+            json_array_append_new(row, reef_json_number(f->values[r][c]));
         json_array_append_new(rows, row);
     }
     return rows;
@@ -225,9 +187,8 @@ static json_t *reef_matrix_json(const reef_forgetting *f) {
         json_array_append_new(rows, r + 1 < row_count(f) ? json_sprintf("%zu", f->first + r)
                                                          : json_string("now"));
     for (size_t c = 0; c < f->column_count; c++)
-        json_array_append_new(columns, json_pack("{s:I, s:I, s:I}", "generation",
-                                                 (json_int_t)f->columns[c].generation, "windows",
-                                                 (json_int_t)f->columns[c].windows, "bytes",
+        json_array_append_new(columns, json_pack("{s:I, s:I}", "generation",
+                                                 (json_int_t)f->columns[c].generation, "bytes",
                                                  (json_int_t)f->columns[c].count));
     return json_pack("{s:s, s:I, s:b, s:o, s:o, s:o}", "measure", "bits_per_byte", "commit",
                      (json_int_t)f->commit, "complete", is_complete(f), "as_of", rows, "columns",

@@ -168,14 +168,12 @@ static reef_status add_generations(reef_txn *txn,
     uint32_t first =
         pool->count > REEF_STATS_GENERATIONS_MAX ? pool->count - REEF_STATS_GENERATIONS_MAX : 0;
     for (uint32_t g = first; status == REEF_OK && g < pool->count; g++) {
-        double share, unevenness, leak = (double)NAN;
+        double share, unevenness;
         status = sum_usage(txn, pool, &pool->generations[g], &share, &unevenness, err);
-        // A gate's leak is stored with the generation; generation 0 has none.
-        if (status == REEF_OK && g > 0) status = reef_gate_leak_read(txn, g, &leak, err);
         if (status != REEF_OK) break;
-        json_t *one = json_pack("{s:I, s:o, s:o, s:o}", "generation", (json_int_t)g, "used_share",
-                                reef_json_number(share), "unevenness", reef_json_number(unevenness),
-                                "leak", reef_json_number(leak));
+        json_t *one =
+            json_pack("{s:I, s:o, s:o}", "generation", (json_int_t)g, "used_share",
+                      reef_json_number(share), "unevenness", reef_json_number(unevenness));
         json_array_append_new(list, one);
         status = set_memory(txn, pool, g, one, err);
     }

@@ -151,13 +151,13 @@ reef_status reef_query_series(reef_query_thread *queries, reef_query *query, ree
 reef_status reef_query_usage(reef_query_thread *queries, reef_query *query, reef_error *err);
 
 /**
- * For metrics: {"generations": [{"generation", "used_share", "unevenness", "leak"}], "kinds": as of
+ * For metrics: {"generations": [{"generation", "used_share", "unevenness"}], "kinds": as of
  * reef_kind_json, "file_bytes", "free_bytes", "readers", "reader_lag", "longest_read_s", "commit",
  * "took_s"}. What a generation does not have is null.
  */
 reef_status reef_query_stats(reef_query_thread *queries, reef_query *query, reef_error *err);
 
-// ---- query_forgetting.c: the matrix of forgetting, of a sample of the reservoir -----------------
+// ---- query_forgetting.c: the matrix of forgetting ---------------------------------------------
 
 /**
  * The matrix as far as it is known. A request spends a bounded time on it, so `complete` may be

@@ -251,7 +251,7 @@ static void write_members(FILE *out, json_t *object, const member_family *of, si
         }
         json_array_foreach(json_object_get(object, of->list), i, one) {
             const json_t *value = json_object_get(one, of->field);
-            // What has no value, such as a generation without a gate, has no sample.
+            // What has no value, such as a generation without a memory, has no sample.
             if (!json_is_number(value)) continue;
             label_one(out, of->name, of->what, one);
             number(out, json_number_value(value));
@@ -327,9 +327,6 @@ static void write_stats(FILE *out, json_t *stats) {
         {"reef_expert_unevenness", "gauge",
          "Distance from uniform use of a generation's experts, nats, mean of layers.", GENERATION,
          "unevenness"},
-        {"reef_gate_leakage_ratio", "gauge",
-         "Share of older inputs on which a generation's gate fires, as last fitted.", GENERATION,
-         "leak"},
         {"reef_generation_memory_learned_bytes", "gauge",
          "Bytes that a generation's context memory has learned, as committed.", GENERATION,
          "memory_learned_bytes"},

@@ -109,7 +109,7 @@ def token():
 
 def generations():
     p = Picture(900, 420, "Who answers a byte")
-    p.text(20, 28, "Who answers a byte: gates at the input of the model decide", 16, bold=True)
+    p.text(20, 28, "Who answers a byte: the kind that predicted the last bytes best", 16, bold=True)
     columns = [(250, "generation 0", "sealed: English"), (460, "generation 1", "sealed: C"), (670, "generation 2", "open: Russian")]
     for i, (x, name, what) in enumerate(columns):
         p.box(x, 48, 190, 52, "green" if i == 2 else "blue", name, what)
@@ -123,7 +123,7 @@ def generations():
         for (x, _, _), answers_it in zip(columns, answers):
             newest = answers_it and x != 250
             if answers_it:
-                p.box(x, y, 190, 46, "amber", "its gate fires: adds" if newest else "the base, always there")
+                p.box(x, y, 190, 46, "amber", "its kind is likeliest: adds" if newest else "the base, always there")
             else:
                 p.parts.append(f'<rect class="line dashed" x="{x}" y="{y}" width="190" height="46" rx="5"/>')
                 p.text(x + 95, y + 28, "silent: exactly 0", 14, "middle", "muted")
@@ -181,7 +181,7 @@ def pool():
     p = Picture(900, 500, "The pool on disk")
     p.text(20, 28, "A commit is one transaction: all of it, or nothing", 16, bold=True)
     p.box(20, 46, 200, 40, "blue", "changed rows of experts", size=13)
-    p.box(20, 92, 200, 40, "blue", "moments, usage, reservoir", size=13)
+    p.box(20, 92, 200, 40, "blue", "moments, usage", size=13)
     p.box(20, 138, 200, 40, "blue", "position in every source", size=13)
     p.arrow((220, 112), (270, 112))
     p.box(270, 72, 150, 80, "amber", "checksums,", "root hash", "over all of it", size=13)

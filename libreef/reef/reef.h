@@ -574,7 +574,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_evaluate(reef_pool *pool,
 /**
  * Which kinds answer a text under the state that was opened; a writer commits first. A byte is
  * predicted by a few candidates, each with the weight that it has by its predictions so far: the
- * posterior before the byte. Where gates decide who answers, it is one kind with weight 1.
+ * posterior before the byte. Without memories it is one kind with weight 1.
  *
  * width    candidates of each byte, 1 to REEF_CANDIDATES; less likely ones are left out
  * kinds    (count, width) written: the likeliest first; UINT32_MAX where there are fewer

@@ -203,6 +203,5 @@ void reef_flops_count(const reef_config *config, reef_flops *out) {
         out->backward_window += out->backward[part];
     }
     out->token = (double)(out->forward_window + out->backward_window) / config->context;
-    // The retain window is rare and not counted.
     out->step = (double)(out->forward_window + out->backward_window) * (double)config->batch;
 }

@@ -29,12 +29,10 @@ static reef_status count_experts(const reef_network *network, size_t *experts, r
 // usage  (experts) added to
 static reef_status add_uses(
     reef_model *model, const uint8_t *bytes, size_t count, reef_usage *usage, reef_error *err) {
-    reef_gating gating = {0};
     reef_status status = reef_model_check_reads_text(model, err);
-    if (status == REEF_OK) status = reef_gating_init(&gating, &model->network, err);
     size_t P = (size_t)model->network.config.heads * model->network.config.topk;
     for (size_t at = 0, tokens; status == REEF_OK && at < count; at += model->stride) {
-        status = reef_model_run_piece(model, &gating, bytes, count, at, &tokens, err);
+        status = reef_model_run_piece(model, bytes, count, at, &tokens, err);
         if (status != REEF_OK) break;
         const reef_router_tape *tape = &model->acts.expert_tables[0][0].tape;
         for (size_t i = 0; i < tokens * P; i++) {
@@ -45,7 +43,6 @@ static reef_status add_uses(
             usage[tape->indices[i]].score += (uint64_t)(score * REEF_USAGE_SCORE_ONE + 0.5);
         }
     }
-    reef_gating_release(&gating);
     return status;
 }
 

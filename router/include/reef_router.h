@@ -1,5 +1,4 @@
-// Which experts: query network, query batch norm, product keys with top-k, score functions, usage;
-// and the gate that decides whether a generation takes part in a token at all.
+// Which experts: query network, query batch norm, product keys with top-k, score functions, usage.
 //
 // The router knows nothing of losses and owns no parameters: it works on views of the caller's
 // arrays. He 2024 section 2; Lample et al. 2019 for product keys and query batch norm.
@@ -218,79 +217,5 @@ typedef struct reef_usage_summary {
 REEF_API void reef_usage_summarise(size_t expert_count,
                                    const reef_usage *usage,
                                    reef_usage_summary *out);
-
-// ---- gate ---------------------------------------------------------------------------------------
-
-#define REEF_GATE_ORDERS 4
-#define REEF_GATE_BUCKETS 65536u
-#define REEF_GATE_WEIGHTS (REEF_GATE_ORDERS * REEF_GATE_BUCKETS)
-
-/**
- * Gate of one generation on tokens: a linear score of hashed 1- to 4-grams
- * that end at the token, averaged causally over the stream; fires where the mean exceeds the
- * threshold.
- */
-typedef struct reef_gate {
-    float *weights; // (REEF_GATE_ORDERS, REEF_GATE_BUCKETS) owned
-    float bias;
-    float decay; // of the causal mean, such as 0.995
-    float prior; // tokens of old data that the start of a stream weighs like
-    float start; // the mean before any evidence: what old data scores on average
-    float threshold;
-} reef_gate;
-
-/** State of a gate between windows of one stream. */
-typedef struct reef_gate_state {
-    float mean;
-    uint32_t count; // tokens since the start, until the mean's memory is full
-    uint16_t context[REEF_GATE_ORDERS - 1]; // last tokens, newest first
-    uint8_t context_tokens;                 // how many of them are there
-} reef_gate_state;
-
-REEF_API REEF_MUST_CHECK reef_status reef_gate_init(reef_gate *gate,
-                                                    reef_error *err); // never fires; reads bytes
-REEF_API void reef_gate_release(reef_gate *gate);
-REEF_API void reef_gate_reset(const reef_gate *gate, reef_gate_state *state);
-
-/**
- * Score `count` tokens of a stream in order. margin[t] = causal mean after token t minus the
- * threshold; the gate fires at t when margin[t] > 0. `state` is read and updated. A gate that is
- * all zero, without weights, never fires and costs nothing.
- */
-REEF_API void reef_gate_score(const reef_gate *gate,
-                              reef_gate_state *state,
-                              size_t count,
-                              const uint8_t *bytes,
-                              float *margin);
-/** One set of windows of tokens, each contiguous in its stream. */
-typedef struct reef_gate_windows {
-    size_t count;
-    const uint8_t *const *bytes; // (count)
-    const size_t *sizes;         // (count) in tokens
-} reef_gate_windows;
-
-typedef struct reef_gate_fit {
-    float leak_max; // bound on the share of old tokens that fire
-    // written:
-    bool separates; // n-grams tell old data from new data that was not fitted
-    float leak;     // measured on old_calibrate
-    // Share of tokens of new windows that fire. With enough windows it is measured on the second
-    // half of them, by a gate that was fitted to the first.
-    float detect;
-} reef_gate_fit;
-
-/**
- * Fit by logistic regression (old = 0, new = 1, classes balanced), then calibrate: the threshold is
- * the smallest value at which at most `leak_max` of the tokens of `old_calibrate` fire, raised half
- * way towards the new data if there is a gap. Deterministic in its arguments.
- *
- * Errors: INVALID when a set is empty, or a number of `fit` out of its bounds; NO_MEMORY.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_gate_train(reef_gate *gate,
-                                                     const reef_gate_windows *old_fit,
-                                                     const reef_gate_windows *old_calibrate,
-                                                     const reef_gate_windows *new_windows,
-                                                     reef_gate_fit *fit,
-                                                     reef_error *err);
 
 #endif

@@ -72,7 +72,6 @@ static bool is_whole(const reef_check *c, const reef_snapshot *snapshot) {
 
 // Would the record be missing, or written again, in a pool that is restored from the snapshot?
 static bool restore_mends(const reef_snapshot *snapshot, const reef_key *key) {
-    if (key->db == REEF_DB_RESERVOIR) return true;
     if (key->db == REEF_DB_JOURNAL)
         return reef_snapshot_offsets_has(key) && reef_snapshot_offsets_copy(key) == 0;
     // Generations that the snapshot does not share are removed and copied back.

@@ -38,8 +38,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_usage_view(reef_txn *txn,
 
 /**
  * Make a snapshot inside a write transaction: copies tensors, experts, flags, moments, memory,
- * usage and the generation record of the open generation, and the reservoir, to a fresh
- * pseudo-generation; sealed ones are shared. INVALID when the name is taken or not
+ * usage and the generation record of the open generation to a fresh pseudo-generation; sealed ones are shared. INVALID when the name is taken or not
  * [A-Za-z0-9][A-Za-z0-9._-]{0,63}, parses as an unsigned number (numbers name generations) or is
  * "now". The root hash does not change.
  *
@@ -115,7 +114,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore_plan(reef_txn *txn,
 
 /**
  * Make the state of a snapshot the pool's, inside a write transaction that has changed nothing
- * else: its generations, moments, usage and reservoir, so that the root hash is that of the commit
+ * else: its generations, moments and usage, so that the root hash is that of the commit
  * the snapshot is of (CORRUPT when it is not; commit with the snapshot's step and stream_bytes).
  * Live sources are at their positions of that time, and the scheduler continues with the same
  * queue. Meta, timeline, series and the rest of the journal stay as they are (see

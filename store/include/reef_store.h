@@ -24,7 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REEF_FORMAT_VERSION 4u      // of pools; those of development versions had 1 to 3
+#define REEF_FORMAT_VERSION 5u      // of pools; those of development versions had 1 to 4
 #define REEF_HASH_BYTES 16          // XXH3-128, canonical (big-endian) byte order
 #define REEF_NAME_BYTES_MAX 64      // tensor, snapshot and source names, without the final zero
 #define REEF_BLOCK_BYTES_MAX 131072 // payload of a block of expert rows: at most 128 KiB
@@ -47,7 +47,6 @@ typedef struct reef_txn reef_txn;
     X(USAGE, usage, 1)                                                                             \
     X(GENERATIONS, generations, 1)                                                                 \
     X(SNAPSHOTS, snapshots, 0)                                                                     \
-    X(RESERVOIR, reservoir, 1)                                                                     \
     X(JOURNAL, journal, 0)                                                                         \
     X(TIMELINE, timeline, 0)                                                                       \
     X(SERIES, series, 0)                                                                           \
@@ -84,7 +83,6 @@ typedef enum reef_dtype {
  *                              time), generation, layer, block (of totals as of experts, of windows
  *                              the part)
  *   generations                generation
- *   reservoir                  block (the slot)
  *   journal, timeline          sequence (journal: name is the source)
  *   series                     name (the metric), level, sequence (time)
  */

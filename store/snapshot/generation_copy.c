@@ -1,17 +1,15 @@
 // Copies of generations under pseudo-generations, and the way back.
 //
 // A copy holds all that training needs to continue from it. What the pool keeps by generation
-// (tensors, experts, flags, moments, memory) is copied under the copy's number; usage and
-// reservoir, whose keys belong to the root hash whatever generation they name, lie among the copy's
-// moments under names of their own:
+// (tensors, experts, flags, moments, memory) is copied under the copy's number; usage, whose keys
+// belong to the root hash whatever generation they name, lies among the copy's moments under a name
+// of its own:
 //
 // clang-format off
 //   usage of layer L, block b (level 0, window 0)  <->  moments snapshot.usage.L, block b
-//   reservoir, slot s                              <->  moments snapshot.reservoir, block s
 // clang-format on
 //
-// Copies of sealed generations, which only a restore in place makes, have no moments and no
-// reservoir. One alone may also be copied into a pool of its own, for another one to take in.
+// Copies of sealed generations, which only a restore in place makes, have no moments. One alone may also be copied into a pool of its own, for another one to take in.
 #include "store_internal.h"
 
 #include "reef_byte_order.h"
@@ -22,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RESERVOIR_NAME "snapshot.reservoir"
 #define USAGE_NAME "snapshot.usage."
 #define USAGE_PREFIX_BYTES 16 // level u32, window u64, generation u32
 
@@ -122,13 +119,6 @@ static void move_usage(destination *to, reef_key *key) {
         .db = REEF_DB_MOMENTS, .generation = to->generation, .name = to->name, .block = key->block};
 }
 
-static void move_reservoir(destination *to, reef_key *key) {
-    *key = (reef_key){.db = REEF_DB_MOMENTS,
-                      .generation = to->generation,
-                      .name = RESERVOIR_NAME,
-                      .block = key->block};
-}
-
 static reef_status copy_usage(reef_txn *txn,
                               uint32_t generation,
                               destination *to,
@@ -144,14 +134,10 @@ reef_status reef_generation_copy(reef_txn *txn,
                                  reef_error *err) {
     destination to = {.move = move_generation, .generation = copy};
     destination usage = {.move = move_usage, .generation = copy};
-    destination reservoir = {.move = move_reservoir, .generation = copy};
     reef_generation_record record;
     reef_status status = reef_generation_read(txn, generation, &record, err);
     if (status == REEF_OK) status = copy_generation(txn, generation, &to, err);
     if (status == REEF_OK) status = copy_usage(txn, generation, &usage, err);
-    // Only the open generation trains, so only its copy needs the reservoir.
-    if (status == REEF_OK && !record.sealed)
-        status = copy_records(txn, REEF_DB_RESERVOIR, NULL, 0, &reservoir, err);
     // Taken over the copy itself, so that a check needs nothing else.
     if (status == REEF_OK) status = reef_generation_root(txn, copy, record.root, err);
     if (status != REEF_OK) return status;
@@ -179,9 +165,7 @@ reef_status reef_snapshot_usage_view(reef_txn *txn,
 
 static void move_back(destination *to, reef_key *key) {
     const char *name = key->name;
-    if (name != NULL && strcmp(name, RESERVOIR_NAME) == 0)
-        *key = (reef_key){.db = REEF_DB_RESERVOIR, .block = key->block};
-    else if (name != NULL && strncmp(name, USAGE_NAME, strlen(USAGE_NAME)) == 0)
+    if (name != NULL && strncmp(name, USAGE_NAME, strlen(USAGE_NAME)) == 0)
         *key = (reef_key){.db = REEF_DB_USAGE,
                           .generation = to->generation,
                           .layer = (uint32_t)strtoul(name + strlen(USAGE_NAME), NULL, 10),

@@ -82,8 +82,6 @@ static reef_status remove_generations(reef_txn *txn,
                                       reef_error *err) {
     const reef_snapshot *snapshot = &plan->snapshot;
     reef_status status = remove_from(txn, REEF_DB_USAGE, snapshot->shared_count, err);
-    if (status == REEF_OK && snapshot->copy != 0)
-        status = remove_from(txn, REEF_DB_RESERVOIR, 0, err);
     for (uint32_t g = snapshot->shared_count; status == REEF_OK && g < plan->generation_count; g++)
         status = reef_generation_remove(txn, g, err);
     return status;

@@ -9,14 +9,14 @@
 
 #include <math.h>
 
-enum { WINDOWS = 3, RETAIN = 1 };
+enum { WINDOWS = 3 };
 
 typedef struct model_fixture {
     reef_config config;
     reef_network network;
     reef_activations acts;
     reef_batch batch;
-    uint8_t *tokens, *targets, *fire;
+    uint8_t *tokens, *targets;
     float *weight;
     size_t rows;
     uint32_t *choices; // of the unperturbed forward, see gather_choices
@@ -31,7 +31,7 @@ static inline reef_config small_config(void) {
     config.d_model = 12;
     config.attention_heads = 3;
     config.context = 7;
-    config.batch = WINDOWS - RETAIN;
+    config.batch = WINDOWS;
     config.d_ffw = 10;
     config.heads = 2;
     config.topk = 2;
@@ -100,7 +100,6 @@ static inline model_fixture *small_model(const char *const *settings) {
     must(reef_activations_init(&f->acts, &f->network.config, WINDOWS, true, &why));
     f->tokens = calloc(f->rows, 1);
     f->targets = calloc(f->rows, 1);
-    f->fire = calloc(3 * f->rows, 1);
     f->weight = calloc(f->rows, sizeof(*f->weight));
     for (size_t i = 0; i < f->rows; i++) {
         f->tokens[i] = (uint8_t)(reef_random_bits(5, 1, i) % 6);
@@ -112,8 +111,6 @@ static inline model_fixture *small_model(const char *const *settings) {
         .tokens = f->tokens,
         .targets = f->targets,
         .weight = f->weight,
-        .fire = f->fire,
-        .fire_stride = f->rows,
     };
     add_open_generation(f);
     stir(f->network.generations[0], &f->config);
@@ -130,7 +127,6 @@ static inline void free_model(model_fixture *f) {
     reef_network_release(&f->network);
     free(f->tokens);
     free(f->targets);
-    free(f->fire);
     free(f->weight);
     free(f->choices);
     free(f);
@@ -171,17 +167,18 @@ static inline size_t gather_choices(const model_fixture *f, uint32_t *out) {
     for (uint32_t l = 0; l < f->config.layers; l++)
         if (reef_layer_ffw(&f->config, l) == REEF_FFW_MOE)
             count += gather_taken(f, &f->acts.layers[l].moe, out + count);
-    for (size_t g = 0; g < f->network.generation_count; g++)
+    size_t firing[REEF_FIRING_MAX], firing_count = reef_batch_firing(&f->batch, firing);
+    for (size_t i = 0; i < firing_count; i++)
         for (uint32_t l = 0; l < f->config.layers; l++) {
             if (!reef_layer_retrieves(&f->config, l)) continue;
             reef_expert_shape shape = reef_generation_expert_shape(&f->config, l);
             size_t each = f->rows * shape.P;
-            const reef_activations_table *table = &f->acts.expert_tables[g][l];
+            const reef_activations_table *table = &f->acts.expert_tables[firing[i]][l];
             assert_true(count + each <= CHOICES_MAX);
-            for (size_t i = 0; i < each; i++) {
-                bool active = shape.kind == REEF_EXPERT_RELU && table->hidden[i] > 0.0f;
+            for (size_t k = 0; k < each; k++) {
+                bool active = shape.kind == REEF_EXPERT_RELU && table->hidden[k] > 0.0f;
                 out[count++] =
-                    table->tape.indices[i] * 4 + 2 * (table->tape.gate[i] > 0.0f) + active;
+                    table->tape.indices[k] * 4 + 2 * (table->tape.gate[k] > 0.0f) + active;
             }
         }
     return count;
@@ -281,13 +278,7 @@ static inline void check_later_generation(model_fixture *f, reef_dtype dtype) {
     stir(f->network.generations[1], &f->config);
     add_generation(f, dtype);
     stir(f->network.generations[2], &f->config);
-    // The last window is old data: gates decide, and no more than some tokens fire.
-    size_t T = f->config.context;
-    for (size_t i = 0; i < f->rows; i++) {
-        bool open = i < 2 * T || i % 3 == 1;
-        f->fire[2 * f->rows + i] = open;
-        f->fire[f->rows + i] = !open && i % 3 == 2;
-    }
+    f->batch.fires = 2;
     check_all_gradients(f);
 }
 

@@ -21,7 +21,8 @@ static const reef_cli_option OPTIONS[] = {
     CLI_OPTION_FROZEN,
     {"kinds", NULL, "also draw which kind's context memory answered where in each file"},
     {"logits", "FILE.npy",
-     "also write the logits of the one text, (bytes, 256) floats; row i is about byte i + 1"},
+     "also write the logits of the one text by the newest net alone, (bytes, 256) floats; row i "
+     "is about byte i + 1"},
     {"learned", "G,G,...",
      "with --matrix: the generation in which each file was learned (default: "
      "one after the other, where there are as many files as generations)"},
@@ -31,7 +32,7 @@ static const reef_cli_option OPTIONS[] = {
 const reef_cli_manual reef_eval_manual = {
     .about =
         "Reads each file as one stream and prints bits per byte, perplexity per byte, and the\n"
-        "share of bytes on which each generation fired. --as-of G is exactly the function that\n"
+        "share of bytes that each kind answered. --as-of G is exactly the function that\n"
         "the model was when generation G was sealed. --matrix prints forgetting in both usual\n"
         "definitions: since best (Chaudhry 2018: the least loss of all earlier states, against\n"
         "now) and, where it is known when a file was learned, since learned (Lopez-Paz 2017: the\n"
@@ -145,9 +146,8 @@ static void print_scores(const reef_cli_file *files,
                          const file_score *scores,
                          size_t count,
                          const reef_model *model) {
-    bool by_contexts = reef_model_config(model)->boundaries == REEF_BOUNDARIES_CONTEXTS;
     const char *const HEADING[] = {"file", "bytes", "bits/byte", "perplexity/byte",
-                                   by_contexts ? "answered % by kind" : "fired % by generation"};
+                                   "answered % by kind"};
     reef_cli_table *table = reef_cli_table_new("<>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         const reef_score *score = &scores[i].score;

@@ -39,7 +39,7 @@ const reef_cli_manual reef_export_model_manual = {
     .about =
         "Writes the model to FILE, in the safetensors format, which PyTorch and NumPy read:\n"
         "embedding, positions, attention, norms, feed-forward networks of every kind, head,\n"
-        "statistics of batch norms, experts, sub-keys and query networks, gates, context\n"
+        "statistics of batch norms, experts, sub-keys and query networks, context\n"
         "memories, and how often each expert was used. The configuration stands in the metadata.\n"
         "Names are those of docs/FORMAT.md; generations after the first have theirs under\n"
         "generationG. Of an open generation these are the weights that it is evaluated by. A\n"
@@ -190,8 +190,6 @@ reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {
 
 static const reef_cli_option IMPORT_OPTIONS[] = {
     {"generations", "LIST", "which ones, such as 2 or 1-3,5; without it all that this pool lacks"},
-    {"leak-max", "SHARE",
-     "raise their gates' thresholds until they fire on no more of what the pool remembers"},
     {0},
 };
 
@@ -202,14 +200,10 @@ const reef_cli_manual reef_import_manual = {
         "export pool` when that is sealed, train both apart, join them. Each gets the number of\n"
         "the open generation, which is opened again after it and must have trained nothing yet:\n"
         "run `reef seal` first where it has. FROM may be trained meanwhile; where a daemon runs\n"
-        "on POOL, stop it before.\n"
-        "\n"
-        "A gate has never met what this pool has learned since the two parted. The answer says on\n"
-        "what share of the reservoir it fires; where that is too much, --leak-max makes it\n"
-        "stricter.",
+        "on POOL, stop it before.",
     .options = IMPORT_OPTIONS,
     .example = "reef import reef.pool french.pool --dry-run\n"
-               "reef import reef.pool french.pool --generations 1 --leak-max 0.01",
+               "reef import reef.pool french.pool --generations 1",
 };
 
 typedef struct importing {
@@ -306,12 +300,11 @@ static reef_status import_one(importing *i, uint32_t g, reef_error *err) {
 
 static json_t *import_json(const reef_import *import) {
     return json_pack(
-        "{s:I, s:I, s:I, s:s, s:I, s:s, s:I, s:I, s:o, s:o}", "from",
-        (json_int_t)import->info.generation, "side", (json_int_t)import->info.side, "experts",
-        (json_int_t)import->experts, "dtype", reef_rows_dtype_text(import->info.dtype),
-        "trained_bytes", (json_int_t)import->trained_bytes, "root", CLI_HASH(import->info.root),
-        "generation", (json_int_t)import->generation, "first_id", (json_int_t)import->first_id,
-        "leak", reef_cli_real(import->leak), "leak_now", reef_cli_real(import->leak_now));
+        "{s:I, s:I, s:I, s:s, s:I, s:s, s:I, s:I}", "from", (json_int_t)import->info.generation,
+        "side", (json_int_t)import->info.side, "experts", (json_int_t)import->experts, "dtype",
+        reef_rows_dtype_text(import->info.dtype), "trained_bytes",
+        (json_int_t)import->trained_bytes, "root", CLI_HASH(import->info.root), "generation",
+        (json_int_t)import->generation, "first_id", (json_int_t)import->first_id);
 }
 
 static void print_import(const reef_import *import, bool dry_run) {
@@ -320,12 +313,6 @@ static void print_import(const reef_import *import, bool dry_run) {
     printf("generation  %" PRIu32 ", %" PRIu32 " x %" PRIu32 " experts in each PEER layer, %s\n",
            info->generation, info->side, info->side, reef_rows_dtype_text(info->dtype));
     printf("trained on  %s bytes\n", CLI_COUNT(import->trained_bytes));
-    // Not a number for pools without gates: nothing was measured.
-    if (!isnan(import->leak))
-        printf("fires on    %.2f %% of what this pool remembers\n", 100.0 * import->leak);
-    // The gate was trained elsewhere: its threshold is raised until it keeps to this bound.
-    if (import->leak_now < import->leak)
-        printf("stricter    %.2f %% with its threshold raised\n", 100.0 * import->leak_now);
     printf("%s  as generation %" PRIu32 ", ids %s to %s in each layer; generation %" PRIu32
            " %s open\n",
            dry_run ? "would join" : "imported  ", import->generation, CLI_COUNT(import->first_id),
@@ -350,10 +337,8 @@ static reef_status reply(reef_cli_call *cli, const importing *i, reef_error *err
 // Each import commits in one transaction: an interrupt leaves the pool with those before it.
 reef_status reef_cmd_import(reef_cli_call *cli, reef_error *err) {
     importing i = {.options = {.dry_run = cli->dry_run}};
-    // The bound may be loosened, never switched off.
-    reef_status status = reef_cli_number(cli, "leak-max", 1e-6, 1, &i.options.leak_max, err);
     reef_cli_catch_signals(true);
-    if (status == REEF_OK) status = open_pools(cli, &i, err);
+    reef_status status = open_pools(cli, &i, err);
     if (status == REEF_OK) status = choose(cli, &i, err);
     for (uint32_t g = 0; status == REEF_OK && g < i.count; g++)
         if (i.chosen[g]) status = import_one(&i, g, err);

@@ -266,7 +266,7 @@ static void print_sealing(const reef_cli_call *cli,
     printf("%s generation %" PRIu32 " (%s experts, open since %s %" PRIu64 ") with rows of %s\n",
            would, sealed, CLI_COUNT(reef_cli_generation_experts(pool, old)),
            reef_cli_stream_unit(config), old->opened_at, dtype);
-    // Without text in the reservoir no loss can be compared.
+    // Without a memory, which keeps text, no loss can be compared.
     if (!cli->dry_run) print_loss(result);
     printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts in each PEER layer)\n",
            cli->dry_run ? "would open" : "opened", sealed + 1, side, side);

@@ -17,7 +17,6 @@ static reef_status write_all(reef_trainer *trainer,
     // one transaction it matters only to the fail points, where tests kill the process.
     reef_status status = reef_generations_put(trainer, txn, unix_ms, err);
     if (status == REEF_OK) status = reef_kinds_put_visits(trainer, txn, err);
-    if (status == REEF_OK) status = reef_reservoir_put(txn, &trainer->net.reservoir, err);
     REEF_FAIL_POINT(COMMIT_MODEL);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
     REEF_FAIL_POINT(COMMIT_STATE);
@@ -34,8 +33,6 @@ static reef_status write_all(reef_trainer *trainer,
 static void settle(reef_trainer *trainer, const reef_commit *commit) {
     reef_generations_committed(trainer);
     reef_kinds_note_commit(trainer);
-    if (trainer->net.reservoir.slots > 0)
-        memset(trainer->net.reservoir.dirty, 0, trainer->net.reservoir.slots);
     reef_state_forget_history(trainer);
     trainer->committed_step = trainer->step;
     trainer->last_commit = *commit;

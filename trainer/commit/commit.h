@@ -32,7 +32,7 @@ REEF_MUST_CHECK reef_status reef_kernels_compare(reef_trainer *trainer,
 REEF_MUST_CHECK reef_status reef_state_sources(reef_txn *txn, json_t **out, reef_error *err);
 
 /**
- * Position, sources, gates and pending bytes of the trainer, under the open
+ * Position, sources and pending bytes of the trainer, under the open
  * generation.
  */
 REEF_MUST_CHECK reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err);

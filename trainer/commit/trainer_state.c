@@ -4,7 +4,7 @@
 // both are part of the root hash. Events ("timeline") are not, nor are points of the loss
 // (loss_history.c).
 //
-// {"step", "generation_step", "stream_bytes", "skipped_bytes", "reservoir_seen", "young_seen",
+// {"step", "generation_step", "stream_bytes", "skipped_bytes",
 //  "full": true                    there was no room for another generation
 //  "memory": [bytes, next, chain]  of the open generation's context memory, once it has learned
 //  "kinds": [[kind, bytes, next, chain]] of those that came back, and "visited_bytes" in all
@@ -13,11 +13,7 @@
 //  recognition.h
 //  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only,
 //  see marker_line.c
-//  "sources": [{"name", "cursor"}],
-//  "gates": [{"mean", "count", "context": [newest token first]}]}     one gate per generation, of
-//  the carry's start;
-//                                             "surprise" of the next byte as well where the gate
-//                                             reads losses
+//  "sources": [{"name", "cursor"}]}
 #include "as_of.h"
 #include "commit.h"
 #include "events.h"
@@ -39,22 +35,6 @@ static json_t *sources_json(const reef_trainer *trainer) {
     for (size_t i = 0; i < trainer->stream.source_count; i++)
         reef_json_append(&list, json_pack("{s:s, s:I}", "name", trainer->stream.sources[i].name,
                                           "cursor", (json_int_t)trainer->stream.sources[i].cursor));
-    return list;
-}
-
-static json_t *gates_json(const reef_trainer *trainer) {
-    json_t *list = json_array();
-    for (size_t g = 0; g < trainer->net.gating.generation_count; g++) {
-        const reef_gate_state *state = &trainer->net.gating.states[g];
-        // The last few tokens that the gate read: its n-gram features reach back over a batch's
-        // end, and must do so after a restart as well.
-        json_t *context = json_array();
-        for (uint8_t i = 0; i < state->context_tokens; i++)
-            reef_json_append(&context, json_integer(state->context[i]));
-        json_t *item = json_pack("{s:f, s:I, s:o}", "mean", (double)state->mean, "count",
-                                 (json_int_t)state->count, "context", context);
-        reef_json_append(&list, item);
-    }
     return list;
 }
 
@@ -83,15 +63,12 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
 
 static char *state_text(const reef_trainer *trainer) {
     // Counters are stored as 64-bit integers. JSON_REAL_PRECISION(17) below prints doubles so that
-    // they come back bit for bit: gates and levels continue as if there had been no restart.
+    // they come back bit for bit: levels continue as if there had been no restart.
     json_t *state =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "step", (json_int_t)trainer->step,
-                  "generation_step", (json_int_t)trainer->generation_step, "stream_bytes",
+        json_pack("{s:I, s:I, s:I, s:I, s:o}", "step", (json_int_t)trainer->step, "generation_step",
+                  (json_int_t)trainer->generation_step, "stream_bytes",
                   (json_int_t)trainer->stream_bytes, "skipped_bytes",
-                  (json_int_t)trainer->stream.not_learned_bytes, "reservoir_seen",
-                  (json_int_t)trainer->net.reservoir.seen, "young_seen",
-                  (json_int_t)trainer->net.reservoir.young_seen, "sources", sources_json(trainer),
-                  "gates", gates_json(trainer));
+                  (json_int_t)trainer->stream.not_learned_bytes, "sources", sources_json(trainer));
     set_policy(&state, trainer);
     char *text = state == NULL ? NULL : json_dumps(state, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(state);
@@ -130,22 +107,6 @@ static reef_status load_sources(reef_trainer *trainer, const json_t *list, reef_
         source->cursor = (uint64_t)json_integer_value(json_object_get(item, "cursor"));
     }
     return REEF_OK;
-}
-
-static void load_gates(reef_trainer *trainer, const json_t *list) {
-    for (size_t g = 0; g < trainer->net.gating.generation_count; g++) {
-        const json_t *item = json_array_get(list, g), *context = json_object_get(item, "context");
-        reef_gate_state *state = &trainer->net.gating.states[g];
-        // A generation opened after the record was written has no entry. Its gate starts at its own
-        // beginning, as reef_gating_init left it.
-        if (item == NULL) continue;
-        state->mean = (float)json_real_value(json_object_get(item, "mean"));
-        state->count = (uint32_t)json_integer_value(json_object_get(item, "count"));
-        size_t count = json_array_size(context);
-        state->context_tokens = (uint8_t)(count < REEF_GATE_ORDERS ? count : REEF_GATE_ORDERS - 1);
-        for (uint8_t i = 0; i < state->context_tokens; i++)
-            state->context[i] = (uint16_t)json_integer_value(json_array_get(context, i));
-    }
 }
 
 static void load_policy(reef_trainer *trainer, const json_t *state) {
@@ -206,13 +167,11 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     json_t *state;
     reef_status status = reef_state_read(&state, txn, generation, err);
     if (status != REEF_OK) return status;
-    json_int_t step = 0, generation_step = 0, stream_bytes = 0, not_learned_bytes = 0, seen = 0,
-               young_seen = 0;
-    json_t *sources, *gates;
-    if (json_unpack(state, "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "step", &step,
-                    "generation_step", &generation_step, "stream_bytes", &stream_bytes,
-                    "skipped_bytes", &not_learned_bytes, "reservoir_seen", &seen, "young_seen",
-                    &young_seen, "sources", &sources, "gates", &gates) != 0) {
+    json_int_t step = 0, generation_step = 0, stream_bytes = 0, not_learned_bytes = 0;
+    json_t *sources;
+    if (json_unpack(state, "{s:I, s:I, s:I, s:I, s:o}", "step", &step, "generation_step",
+                    &generation_step, "stream_bytes", &stream_bytes, "skipped_bytes",
+                    &not_learned_bytes, "sources", &sources) != 0) {
         json_decref(state);
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the trainer's state of generation %u lacks a member", generation);
@@ -221,11 +180,8 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     trainer->generation_step = (uint64_t)generation_step;
     trainer->stream_bytes = (uint64_t)stream_bytes;
     trainer->stream.not_learned_bytes = (uint64_t)not_learned_bytes;
-    trainer->net.reservoir.seen = (uint64_t)seen;
-    trainer->net.reservoir.young_seen = (uint64_t)young_seen;
     // The record lacks what has its default, such as members of features that are off.
     load_policy(trainer, state);
-    load_gates(trainer, gates);
     status = load_sources(trainer, sources, err);
     if (status == REEF_OK) status = load_memory(trainer, state, err);
     if (status == REEF_OK) status = reef_kinds_load_state(trainer, txn, state, err);

@@ -1,7 +1,6 @@
 // The generations of a trainer: made, loaded, kept in reach and committed. And whether it may go
 // on: it is whole after every step.
 #include "as_of.h"
-#include "batch.h"
 #include "trainer_internal.h"
 
 reef_status reef_generations_first(reef_trainer *trainer, reef_error *err) {
@@ -41,13 +40,6 @@ reef_status reef_generations_load(reef_trainer *trainer, reef_txn *txn, reef_err
         return reef_fail(err, REEF_ERR_CORRUPT, "pool %s has no open generation",
                          reef_store_path(trainer->store));
     return REEF_OK;
-}
-
-reef_status reef_generations_start_gates(reef_trainer *trainer, reef_error *err) {
-    if (trainer->layer != NULL) return REEF_OK; // every generation takes part in every row
-    reef_status status = reef_batch_reserve(trainer, trainer->network.generation_count, err);
-    return status == REEF_OK ? reef_gating_init(&trainer->net.gating, &trainer->network, err)
-                             : status;
 }
 
 // ---- use ----------------------------------------------------------------------------------------

@@ -16,22 +16,17 @@
 
 #include "activations.h"
 #include "checkpoint.h"
-#include "gating.h"
 #include "generation.h"
 #include "kind_names.h"
 #include "prequential.h"
 #include "reef_pool_check.h"
 #include "reef_trainer.h"
-#include "reservoir.h"
 #include "residency.h"
 #include "visit_log.h"
 
-#define REEF_RETAIN_WINDOWS 1     // of old data behind those of a batch, where a gate leaks
-#define REEF_RETAIN_CANDIDATES 32 // reservoir windows tested per step to find one that leaks
-
 /**
  * What a trainer does differently for each kind of model: a language model (language_ops.c) has a
- * stream, gates and a reservoir, a layer by itself (layer/layer_train.c) a program that calls
+ * stream, a layer by itself (layer/layer_train.c) a program that calls
  * forward, backward and step. Chosen once, when memory is allocated (trainer.c). All else is the
  * same for both, and does nothing where a layer has none of it.
  */
@@ -134,21 +129,15 @@ typedef struct reef_trainer_memory {
 /** What the net needs to learn: of a layer learning_rate and residency alone. */
 typedef struct reef_trainer_net {
     reef_activations acts;
-    reef_gating gating;       // gates at the first pending byte
     reef_residency residency; // of sealed rows; pinned except during a commit
-    reef_reservoir reservoir; // the sample of the past that gates are fitted on
     float learning_rate;
     double last_bits; // of the last batch; NaN: none so far
 } reef_trainer_net;
 
 /** One batch of the net, as it is put together and learned. */
 typedef struct reef_trainer_batch {
-    uint8_t *tokens, *targets; // (windows * T)
-    uint8_t *fire;             // (generations, windows * T)
-    float *weight, *margins;
-    uint8_t *reading;      // of a text read aside: tokens, targets, fire (generations, windows * T)
-    size_t generations;    // that fire, margins and reading have room for
-    size_t retain_windows; // of the batch that was assembled last
+    uint8_t *tokens, *targets; // (batch * T)
+    float *weight;             // (batch * T)
 } reef_trainer_batch;
 
 /** Points of the loss, oldest first. */
@@ -253,8 +242,6 @@ REEF_MUST_CHECK reef_status reef_generations_first(reef_trainer *trainer, reef_e
 REEF_MUST_CHECK reef_status reef_generations_load(reef_trainer *trainer,
                                                   reef_txn *txn,
                                                   reef_error *err);
-/** Their gates at the start of the stream. A layer by itself has none. */
-REEF_MUST_CHECK reef_status reef_generations_start_gates(reef_trainer *trainer, reef_error *err);
 
 /** Write those that were sealed since the last commit, and the open one. */
 REEF_MUST_CHECK reef_status reef_generations_put(reef_trainer *trainer,

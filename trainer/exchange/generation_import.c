@@ -15,7 +15,6 @@
 #include "checkpoint.h"
 #include "commit.h"
 #include "events.h"
-#include "gate_refit.h"
 #include "kind_heads.h"
 #include "kind_memories.h"
 #include "recognition.h"
@@ -34,7 +33,6 @@ enum { NAME_BYTES = 200 };
 typedef struct importing {
     reef_trainer *trainer;
     const reef_import_options *options;
-    double leak, leak_now;
     reef_txn *from;              // a read of the other pool
     reef_config config;          // of it
     reef_generation_record info; // there
@@ -130,12 +128,6 @@ static reef_status check_memory(const importing *i, reef_error *err) {
                          "%.100s has a context memory, and this pool was made with context_memory "
                          "0, to have none: they do not fit",
                          i->name);
-    if (reef_config_has_gates(ours) != reef_config_has_gates(theirs))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%.100s is of a pool whose generations %s gates, and those of this one "
-                         "%s: they do not fit",
-                         i->name, reef_config_has_gates(theirs) ? "have" : "have no",
-                         reef_config_has_gates(ours) ? "do" : "do not");
     if ((ours->net_share > 0.0f) == (theirs->net_share > 0.0f)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "%.100s is of a pool with net_share %g, this one was made with %g: only one "
@@ -304,82 +296,6 @@ static reef_status read_generation(importing *i, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- its gate against what this pool remembers --------------------------------------------------
-
-// Margins over the windows of the reservoir that one generation was trained on, in the order of
-// their slots: chained, since evidence takes longer to add up than a window is long.
-static size_t score_generation(const reef_reservoir *reservoir,
-                               const reef_gate *gate,
-                               uint32_t generation,
-                               float *margins) {
-    size_t count = 0;
-    reef_gate_state state;
-    reef_gate_reset(gate, &state);
-    for (size_t slot = 0; slot < reservoir->old_slots; slot++) {
-        size_t size = reservoir->sizes[slot];
-        // Slots of other generations are skipped without resetting the gate: text of the same
-        // generation is read as one stream.
-        if (size == 0 || reservoir->generations[slot] != generation) continue;
-        reef_gate_score(gate, &state, size, reservoir->bytes + slot * reservoir->window_bytes,
-                        margins + count);
-        count += size;
-    }
-    return count;
-}
-
-static size_t score_all(const reef_reservoir *reservoir,
-                        const reef_generation *generation,
-                        float *margins) {
-    size_t count = 0;
-    for (uint32_t g = 0; g < generation->info.generation; g++)
-        count += score_generation(reservoir, &generation->gate, g, margins + count);
-    return count;
-}
-
-static double share_above(size_t count, const float *margins, float bound) {
-    size_t fired = 0;
-    for (size_t t = 0; t < count; t++) fired += margins[t] > bound;
-    return (double)fired / (double)count; // NaN without a measurement
-}
-
-static int descending(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x < y) - (x > y);
-}
-
-// On what share of the reservoir's bytes does the gate fire, read as one text a generation? Fitted
-// in another pool, it has never met what was learned here since the pools parted. With a `leak_max`
-// above 0 its threshold is raised until it fires on no more than that.
-//
-// gen     its gate's threshold and gate_leak are changed where it is raised
-// before  written; NaN while the reservoir is empty
-// after   written: the same with the threshold as it is now
-static reef_status measure_gate(const reef_reservoir *reservoir,
-                                reef_generation *generation,
-                                double leak_max,
-                                double *before,
-                                double *after,
-                                reef_error *err) {
-    float *margins = calloc(reservoir->old_slots * reservoir->window_bytes + 1, sizeof(*margins));
-    if (margins == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to measure the gate of a generation");
-    size_t count = score_all(reservoir, generation, margins);
-    *before = *after = share_above(count, margins, 0.0f);
-    if (leak_max > 0.0 && *before > leak_max) {
-        // The threshold is raised to the margin that a share of `leak_max` exceeds. Sorted in
-        // descending order, that margin stands at index leak_max * count.
-        qsort(margins, count, sizeof(*margins), descending);
-        float raise = margins[(size_t)(leak_max * (double)count)];
-        *after = share_above(count, margins, raise);
-        // Margins are measured from the old threshold, so the raise is added to it. Detection falls
-        // as leaking does; the caller reports both.
-        generation->gate.threshold += raise;
-        generation->gate_leak = (float)*after;
-    }
-    free(margins);
-    return REEF_OK;
-}
-
 // ---- joining ------------------------------------------------------------------------------------
 
 // In the transaction of the commit: what an earlier one holds of the open generation.
@@ -391,18 +307,14 @@ static reef_status clear_open(void *context, reef_txn *txn, reef_error *err) {
 
 static reef_status add_event(const importing *i, reef_error *err) {
     const reef_generation_record *info = &i->info;
-    char root[2 * REEF_HASH_BYTES + 1], leaks[96] = "";
+    char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(info->root, root);
-    // A leak is measured only where the reservoir has text of other generations.
-    if (!isnan(i->leak))
-        snprintf(leaks, sizeof(leaks), ", \"leak\": %.5f, \"leak_now\": %.5f", i->leak,
-                 i->leak_now);
     return reef_state_event(i->trainer, err, "import",
                             "\"imported\": %" PRIu32 ", \"from\": %" PRIu32 ", \"side\": %" PRIu32
                             ", \"first_id\": %" PRIu64 ", \"root\": \"%s\", \"trained_bytes\": "
-                            "%" PRIu64 "%s",
+                            "%" PRIu64,
                             i->generation->info.generation, info->generation, info->side,
-                            i->generation->info.first_id, root, i->trained_bytes, leaks);
+                            i->generation->info.first_id, root, i->trained_bytes);
 }
 
 // What is known of its kind beside the generation: both are of the same commit.
@@ -425,8 +337,6 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     reef_trainer *trainer = i->trainer;
     reef_network *network = &trainer->network;
     size_t n = network->generation_count - 1;
-    // Kept for the way back: joining resets the state of the gate under this number.
-    reef_gate_state before = trainer->net.gating.states[n];
     uint32_t number = i->generation->info.generation;
     network->generations[n] = i->generation;
     network->generations[n + 1] = i->next;
@@ -436,11 +346,8 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     bool was_current = trainer->kinds.current == n;
     if (was_current) trainer->kinds.current++; // the open one
     reef_kind_names_shift(&trainer->kinds.names, (uint32_t)n, 1);
-    reef_gate_reset(&i->generation->gate,
-                    &trainer->net.gating.states[n]); // it begins to read the stream here
-    reef_status status = reef_gating_extend(&trainer->net.gating, network, err);
     size_t events = trainer->unstored.event_count;
-    if (status == REEF_OK) status = describe_kind(i, err);
+    reef_status status = describe_kind(i, err);
     if (status == REEF_OK) status = add_event(i, err);
     // A test kills the process here: nothing is on disk yet, and the pool opens as it was.
     REEF_FAIL_POINT(IMPORT_JOINED);
@@ -460,8 +367,6 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     reef_recognition_forget_level(trainer, number);
     reef_kind_names_shift(&trainer->kinds.names, (uint32_t)n + 1, -1);
     reef_activations_forget_generation(&trainer->net.acts, n);
-    trainer->net.gating.states[n] = before;
-    trainer->net.gating.generation_count = network->generation_count;
     return status;
 }
 
@@ -473,10 +378,7 @@ static reef_status join_network(importing *i, reef_error *err) {
     // nothing, so only its number changes.
     reef_status status =
         reef_growth_next(&i->next, trainer, &i->generation->info, old, old->info.side, err);
-    // Nothing to fit it on yet: only a gate that is off for good is opened by this.
-    if (status == REEF_OK) status = reef_growth_fit_gate(trainer, i->next, NULL, 0, err);
     if (status == REEF_OK) status = reef_network_reserve(&trainer->network, count, err);
-    if (status == REEF_OK) status = reef_batch_reserve(trainer, count, err);
     // What older kinds have learned since the last boundary is held by the open generation, and
     // goes with it to its next number.
     if (status == REEF_OK) status = reef_kinds_write_all_next(trainer, err);
@@ -497,8 +399,6 @@ static void describe_result(const importing *i, reef_import *out) {
         .generation = i->generation->info.generation,
         .first_id = i->generation->info.first_id,
         .open = i->generation->info.generation + 1,
-        .leak = i->leak,
-        .leak_now = i->leak_now,
     };
 }
 
@@ -529,10 +429,6 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     if (status == REEF_OK) status = read_generation(&i, err);
     reef_txn_abort(i.from);
     REEF_FAIL_POINT(IMPORT_READ);
-    // Leaking is measured on this pool's own text, which the other one knows nothing of.
-    if (status == REEF_OK)
-        status = measure_gate(&trainer->net.reservoir, i.generation, options->leak_max, &i.leak,
-                              &i.leak_now, err);
     if (status == REEF_OK) describe_result(&i, out == NULL ? &unused : out);
     if (status == REEF_OK && !options->dry_run) status = join_network(&i, err);
     // Whatever was handed over is NULL by now.

@@ -2,7 +2,6 @@
 #include "boundary.h"
 #include "batch.h"
 #include "events.h"
-#include "gate_refit.h"
 #include "kind_memories.h"
 #include "room.h"
 #include "trainer_internal.h"
@@ -13,63 +12,53 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE_TOKENS_MAX 16384 // of a generation's own sample that sealing measures its loss on
+#define SAMPLE_BYTES 16384 // of the kind's last text that sealing measures its loss on
 
 // ---- loss of a sealing --------------------------------------------------------------------------
 
-// Sum of the losses (nats) of what follows the first byte of one window of the reservoir, which
-// fits the pass: it is at most a batch. The last of the `generation_count` generations fires
-// everywhere, as in training; the older ones decide for themselves, from the window's beginning.
-static reef_status sample_window(reef_trainer *trainer,
-                                 size_t generation_count,
-                                 const uint8_t *bytes,
-                                 size_t size,
-                                 double *nats,
-                                 reef_error *err) {
-    size_t count = size - 1;
-    reef_network network = trainer->network; // a view of the first generations
-    network.generation_count = generation_count;
-    reef_batch batch;
-    reef_status status = reef_batch_read(trainer, &network, bytes, size, &batch, err);
-    if (status != REEF_OK) return status;
-    // Forced open as in training: the loss of the newest generation's own text must not depend on
-    // how good its gate is yet.
-    if (generation_count > 1) memset(reef_batch_read_fire(trainer, generation_count - 1), 1, count);
-    reef_gating_keep_newest(generation_count, count, reef_batch_read_fire(trainer, 0),
-                            batch.fire_stride);
-    status = reef_network_forward(&trainer->net.acts, &network, trainer->workers, &batch,
-                                  REEF_PASS_EVALUATE, err);
-    for (size_t t = 0; t < count; t++) *nats += trainer->net.acts.loss[t];
+typedef struct sample {
+    uint8_t bytes[SAMPLE_BYTES];
+    size_t count;
+} sample;
+
+// What the open kind learned last. Nothing without a memory, which keeps it.
+static reef_status take_sample(reef_trainer *trainer, sample *out, reef_error *err) {
+    reef_generation_memory *memory = NULL;
+    out->count = 0;
+    // Sealing changes nothing of a memory, and without a net there is nothing else to measure. A
+    // kind that was merged has no memory.
+    if (!reef_has_net(trainer) || trainer->memory.lane == NULL ||
+        reef_kind_is_merged(trainer, reef_open_kind(trainer), NULL))
+        return REEF_OK;
+    reef_status status = reef_open_kind_load(trainer, &memory, err);
+    if (status == REEF_OK && memory->memory != NULL)
+        out->count = reef_memory_text(memory->memory, out->bytes, SAMPLE_BYTES);
     return status;
 }
 
-// Loss of the first `generation_count` generations, as they are evaluated, on the newest one's own
-// sample: the first windows of it, up to SAMPLE_TOKENS_MAX. `loss` is NaN and `scored` 0 without a
-// sample.
+// Loss of the sample by the first generation and `fires`, as they are evaluated. `loss` is NaN and
+// `scored` 0 without a sample.
 static reef_status measure_sample(reef_trainer *trainer,
-                                  size_t generation_count,
+                                  const sample *of,
+                                  size_t fires,
                                   double *loss,
                                   uint64_t *scored,
                                   reef_error *err) {
-    const reef_reservoir *reservoir = &trainer->net.reservoir;
-    size_t left = SAMPLE_TOKENS_MAX;
+    const size_t each = reef_batch_bytes(&trainer->network.config);
     double nats = 0.0;
     *loss = NAN;
     *scored = 0;
-    // Sealing changes nothing of a memory, and there is nothing else to measure.
-    if (!reef_has_net(trainer)) return REEF_OK;
-    // Slots from old_slots on are the newest generation's own sample. The first of them are enough,
-    // and the same ones are read before and after sealing.
-    for (size_t slot = reservoir->old_slots; slot < reservoir->slots; slot++) {
-        size_t tokens = reservoir->sizes[slot];
-        size_t size = tokens < left ? tokens : left;
-        // One token predicts nothing.
-        if (size < 2) continue;
-        const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
-        reef_status status = sample_window(trainer, generation_count, bytes, size, &nats, err);
+    for (size_t at = 0; at < of->count; at += each) {
+        size_t windows = reef_batch_place_text(trainer, of->bytes + at, of->count - at);
+        size_t tokens = windows * trainer->network.config.context;
+        if (windows == 0) break;
+        const reef_batch batch = reef_batch_make(trainer, windows, fires, false);
+        reef_status status =
+            reef_network_forward(&trainer->net.acts, &trainer->network, trainer->workers, &batch,
+                                 REEF_PASS_EVALUATE, err);
         if (status != REEF_OK) return status;
-        left -= size;
-        *scored += size - 1;
+        for (size_t t = 0; t < tokens; t++) nats += trainer->net.acts.loss[t];
+        *scored += tokens;
     }
     if (*scored > 0) *loss = nats / REEF_LN2 / (double)*scored;
     return REEF_OK;
@@ -129,16 +118,15 @@ static reef_status report_boundary(reef_trainer *trainer,
         (unsigned long long)sealing->loss_bytes, loss_text(sealing, sealing->loss_before, before),
         loss_text(sealing, sealing->loss_after, after));
     if (status != REEF_OK) return status;
-    return reef_state_event(
-        trainer, err, "open",
-        "\"reason\": \"%s\", \"side\": %u, \"gate_leak\": %.5f, \"gate_detect\": %.5f",
-        opening->reason, open->info.side, (double)open->gate_leak, (double)open->gate_detect);
+    return reef_state_event(trainer, err, "open", "\"reason\": \"%s\", \"side\": %u",
+                            opening->reason, open->info.side);
 }
 
 // The sealed twin of the open generation, whose weights are its averages by now, and the generation
 // after it.
 static reef_status seal_open(reef_trainer *trainer,
                              const reef_opening *opening,
+                             const sample *text,
                              reef_sealing *out,
                              reef_generation **sealed,
                              reef_generation **next,
@@ -149,11 +137,10 @@ static reef_status seal_open(reef_trainer *trainer,
     reef_status status = reef_growth_next(next, trainer, &open->info, open, opening->side, err);
     if (status == REEF_OK)
         status = reef_network_reserve(network, network->generation_count + 1, err);
-    if (status == REEF_OK) status = reef_batch_reserve(trainer, network->generation_count + 1, err);
     // Measured before and after sealing: with int8 rows or folded queries the loss may move, and
     // the difference is reported.
     if (status == REEF_OK)
-        status = measure_sample(trainer, network->generation_count, &out->loss_before,
+        status = measure_sample(trainer, text, network->generation_count - 1, &out->loss_before,
                                 &out->loss_bytes, err);
     if (status != REEF_OK) return status;
     open->info.sealed_step = trainer->step;
@@ -161,9 +148,8 @@ static reef_status seal_open(reef_trainer *trainer,
     return reef_generation_make_sealed(sealed, open, &network->config, out->dtype, err);
 }
 
-// Reservoir and losses are of the sealed generation's text: the next one collects its own.
+// Losses are of the sealed generation's text: the next one collects its own.
 static void reset_for_next_generation(reef_trainer *trainer) {
-    reef_reservoir_clear_sample(&trainer->net.reservoir);
     trainer->stream.recent = (reef_recent_losses){0};
     trainer->generation_step = 0;
     trainer->full = false;
@@ -173,25 +159,19 @@ static void reset_for_next_generation(reef_trainer *trainer) {
 // After the generations were swapped. A failure cannot be undone here: the open one is gone.
 static reef_status begin_next(reef_trainer *trainer,
                               const reef_opening *opening,
+                              const sample *text,
                               reef_generation *sealed,
                               reef_sealing *out,
                               reef_error *err) {
-    const reef_network *network = &trainer->network;
     // What older kinds learned while it was open is sealed with it.
     reef_status status = reef_kinds_seal_visits(trainer, sealed, err);
     if (status == REEF_OK)
-        status = measure_sample(trainer, network->generation_count - 1, &out->loss_after,
-                                &out->loss_bytes, err);
+        status = measure_sample(trainer, text, trainer->network.generation_count - 2,
+                                &out->loss_after, &out->loss_bytes, err);
     if (status != REEF_OK) return status;
     double bits = reef_recent_losses_median(&trainer->stream.recent);
     reset_for_next_generation(trainer);
-    // The new gate is fitted on the data that caused the boundary. Without such data it stays
-    // closed and is fitted again later (reef_growth_gate_due).
-    status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), opening->fresh,
-                                  opening->fresh_bytes, err);
-    if (status == REEF_OK) status = reef_gating_extend(&trainer->net.gating, network, err);
-    if (status == REEF_OK) status = report_boundary(trainer, opening, out, bits, err);
-    return status;
+    return report_boundary(trainer, opening, out, bits, err);
 }
 
 // Memory only: the next commit writes the sealed generation and the new one in one transaction, so
@@ -206,13 +186,12 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     const reef_config *config = &trainer->network.config;
     reef_network *network = &trainer->network;
     reef_generation *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;
-    // The last chance for the gate: the generation's own sample is complete now and is discarded
-    // below.
-    reef_status status = reef_growth_fit_gate(trainer, open, NULL, 0, err);
+    sample text;
+    reef_status status = take_sample(trainer, &text, err);
     if (status != REEF_OK) return status;
     *out = (reef_sealing){.generation = open->info.generation, .dtype = dtype};
     reef_generation_exchange(open, config); // as it is evaluated, and stays
-    status = seal_open(trainer, opening, out, &sealed, &next, err);
+    status = seal_open(trainer, opening, &text, out, &sealed, &next, err);
     if (status != REEF_OK) {
         reef_generation_exchange(open, config); // it continues to train
         reef_generation_free(sealed);
@@ -225,7 +204,7 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     reef_generation_free(open);
     network->generations[network->generation_count - 1] = sealed; // the model owns both now
     network->generations[network->generation_count++] = next;
-    status = begin_next(trainer, opening, sealed, out, err);
+    status = begin_next(trainer, opening, &text, sealed, out, err);
     if (status != REEF_OK) reef_trainer_break(trainer, status);
     return status;
 }
@@ -242,14 +221,9 @@ static reef_status report_full(reef_trainer *trainer, const char *reason, reef_e
                             reef_room_kinds(trainer), config->kinds_max);
 }
 
-reef_status reef_growth_begin(reef_trainer *trainer,
-                              const char *reason,
-                              const uint8_t *fresh,
-                              size_t fresh_bytes,
-                              reef_error *err) {
+reef_status reef_growth_begin(reef_trainer *trainer, const char *reason, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    const reef_opening opening = {
-        .reason = reason, .side = config->side_new, .fresh = fresh, .fresh_bytes = fresh_bytes};
+    const reef_opening opening = {.reason = reason, .side = config->side_new};
     reef_sealing sealing;
     // A full pool continues to learn in the open generation; the event says so once.
     if (!reef_room_for_generation(trainer)) return report_full(trainer, reason, err);

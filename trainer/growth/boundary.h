@@ -8,19 +8,14 @@
 typedef struct reef_opening {
     const char *reason; // "contexts", "mark", "command" or "return"
     uint32_t side;      // sub-keys per side
-    const uint8_t *fresh;
-    size_t fresh_bytes; // that are known to be its data, from the first pending byte on; 0 for none
 } reef_opening;
 
 /**
  * A boundary of the stream, in memory: what follows is of another kind. Or an event that says that
- * no room is left. `fresh`: whole batches of what follows, from the first pending byte on and
- * followed by one token more; NULL: none is known yet.
+ * no room is left.
  */
 REEF_MUST_CHECK reef_status reef_growth_begin(reef_trainer *trainer,
                                               const char *reason,
-                                              const uint8_t *fresh,
-                                              size_t fresh_bytes,
                                               reef_error *err);
 
 /**

@@ -4,14 +4,11 @@
 // nothing yet, begins as a copy of a sealed one, with its side, query networks, sub-keys, experts
 // and corrections. The sealed one is only read.
 //
-// The pool's function stays what it is, to the bit, because the copy answers nothing before it has
-// trained: its gate has not been fitted and never fires. What it copies depends on what happens
-// where its gate is open:
+// The pool's function stays what it is. What is copied depends on who answers beside it:
 //
-//   whole   at most one generation after the first answers a byte, so the branch of such a one
-//           replaces its origin wherever its gate is open, as it is in training. It copies all of
-//           it, w_up and corrections too: forced open it computes what its origin does, and trains
-//           on from there.
+//   whole   at most one generation after the first answers, so the branch of such a one replaces
+//           its origin. It copies all of it, w_up and corrections too: it computes what its origin
+//           does, and trains on from there.
 //   silent  generation 0 always answers: what a branch of it and it both know would count twice.
 //           So w_up and whatever else adds to the output on its own begins at zero, and only
 //           w_down, w_gate, sub-keys and queries are copied.
@@ -19,9 +16,9 @@
 // Its kind's context memory stays where it is, and learns on.
 //
 // A sealed query network has its batch norm folded away, an open one normalises by the statistics
-// of the batch. The branch gets a batch norm that is the identity on its origin's own text: with m
-// and v the mean and variance of the raw queries of a batch from the reservoir, and b the folded
-// bias,
+// of the batch. The branch gets a batch norm that is the identity on its kind's own text: with m
+// and v the mean and variance of the raw queries of a batch of what its memory learned last, and b
+// the folded bias,
 //
 //   scale = sqrt(v + epsilon), shift = b + m:   (x W - m) / sqrt(v + epsilon) * scale + shift = x W
 //   + b
@@ -32,12 +29,12 @@
 #include "batch.h"
 #include "boundary.h"
 #include "events.h"
-#include "gate_refit.h"
 #include "kind_memories.h"
 #include "room.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 // A kind's net follows once so large a part of what its memory knows is new to it.
@@ -125,26 +122,6 @@ static reef_status make_branch(reef_generation **out,
 
 // ---- queries ------------------------------------------------------------------------------------
 
-// Place windows of the reservoir into the batch: those of generation `from`, or with `any` all.
-// Returns how many.
-static size_t place_windows(reef_trainer *trainer, uint32_t from, bool any) {
-    const reef_config *config = &trainer->network.config;
-    const reef_reservoir *reservoir = &trainer->net.reservoir;
-    size_t count = 0;
-    for (size_t slot = 0; slot < reservoir->slots; slot++) {
-        if (!any && reservoir->generations[slot] != from) continue;
-        const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
-        size_t tokens = reservoir->sizes[slot];
-        // Windows of the context's length, side by side: overlapping ones would count the same text
-        // twice.
-        for (size_t at = 0; at + config->context < tokens; at += config->context) {
-            if (count == config->batch) return count;
-            reef_batch_place(trainer, count++, bytes + at);
-        }
-    }
-    return count;
-}
-
 static void settle_layer(const reef_trainer *trainer, const reef_generation *from, uint32_t l) {
     const reef_config *config = &trainer->network.config;
     const reef_router_tape *tape =
@@ -158,26 +135,32 @@ static void settle_layer(const reef_trainer *trainer, const reef_generation *fro
     }
 }
 
+// What the kind learned last fills the batch.
+static reef_status place_text(reef_trainer *trainer,
+                              uint32_t kind,
+                              size_t *windows,
+                              reef_error *err) {
+    const reef_memory *memory = NULL;
+    size_t most = reef_batch_bytes(&trainer->network.config) + 1;
+    uint8_t *bytes = malloc(most);
+    if (bytes == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch of text");
+    reef_status status = reef_kind_load_memory(trainer, kind, &memory, err);
+    size_t count = status == REEF_OK && memory != NULL ? reef_memory_text(memory, bytes, most) : 0;
+    *windows = reef_batch_place_text(trainer, bytes, count);
+    free(bytes);
+    return status;
+}
+
 // The branch is in the model by now. It reads what its origin read, beside generation 0.
 static reef_status settle_queries(reef_trainer *trainer,
                                   const reef_generation *from,
                                   reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    size_t windows = place_windows(trainer, from->info.generation, false);
-    // An imported origin may have no text of its own in the reservoir. Any text is
-    // better than none: it is only a start.
-    if (windows == 0) windows = place_windows(trainer, from->info.generation, true);
-    if (!config->batch_norm || windows == 0) return REEF_OK;
-    size_t stride = reef_batch_windows(config) * config->context,
-           open = trainer->network.generation_count - 1;
-    memset(trainer->batch.fire, 0, trainer->network.generation_count * stride);
-    memset(trainer->batch.fire + open * stride, 1, stride);
-    const reef_batch batch = {.windows = windows,
-                              .tokens = trainer->batch.tokens,
-                              .targets = trainer->batch.targets,
-                              .fire = trainer->batch.fire,
-                              .fire_stride = stride};
-    reef_status status = REEF_OK;
+    size_t windows = 0;
+    reef_status status = place_text(trainer, reef_generation_kind(&from->info), &windows, err);
+    if (status != REEF_OK || !config->batch_norm || windows == 0) return status;
+    const reef_batch batch =
+        reef_batch_make(trainer, windows, trainer->network.generation_count - 1, false);
     // Layer by layer: the input of layer l depends on the queries of the layers before it. So each
     // needs a pass of its own, with those before it settled.
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
@@ -203,23 +186,13 @@ static reef_status settle_branch(reef_trainer *trainer,
 
 // ---- the return ---------------------------------------------------------------------------------
 
-// The newest generation that has the kind's net.
-static uint32_t net_of_kind(const reef_trainer *trainer, uint32_t kind) {
-    const reef_network *network = &trainer->network;
-    uint32_t newest = kind;
-    for (uint32_t g = kind; (size_t)g < network->generation_count; g++) {
-        const reef_generation_record *info = &network->generations[g]->info;
-        if (reef_generation_kind(info) == kind) newest = g;
-    }
-    return newest;
-}
-
 bool reef_net_return_is_due(const reef_trainer *trainer, uint32_t kind) {
     uint64_t behind = reef_kind_bytes_without_net(trainer, kind);
     if (!reef_has_net(trainer) || behind < trainer->kinds.return_bytes ||
         behind < reef_kind_bytes_learned(trainer, kind) / BEHIND_SHARE)
         return false;
-    uint64_t side = trainer->network.generations[net_of_kind(trainer, kind)]->info.side;
+    uint64_t side =
+        trainer->network.generations[reef_network_net_of(&trainer->network, kind)]->info.side;
     return trainer->network.generation_count < REEF_GENERATION_COUNT_MAX &&
            reef_room_for_experts(trainer, side * side);
 }
@@ -230,7 +203,6 @@ static void put_in_place(reef_trainer *trainer, reef_generation *made) {
     reef_generation_free(network->generations[n]);
     network->generations[n] = made;
     reef_activations_forget_generation(&trainer->net.acts, n);
-    reef_gate_reset(&made->gate, &trainer->net.gating.states[n]);
 }
 
 // The generation that was just opened becomes one that continues the kind.
@@ -248,18 +220,14 @@ static reef_status continue_kind(reef_trainer *trainer,
     trainer->kinds.current = kind;
     reef_kind_let_net_follow(trainer, kind);
     status = settle_branch(trainer, from, err);
-    // What the kind's older generations learned is of it as well, so the gate need not wait.
-    if (status == REEF_OK) status = reef_growth_fit_gate(trainer, made, NULL, 0, err);
     return status == REEF_OK
                ? reef_state_event(trainer, err, "return",
-                                  "\"kind\": %" PRIu32 ", \"from\": %" PRIu32
-                                  ", \"gate_leak\": %.5f, \"gate_detect\": %.5f",
-                                  kind, origin, (double)made->gate_leak, (double)made->gate_detect)
+                                  "\"kind\": %" PRIu32 ", \"from\": %" PRIu32, kind, origin)
                : status;
 }
 
 reef_status reef_net_return(reef_trainer *trainer, uint32_t kind, reef_error *err) {
-    const uint32_t origin = net_of_kind(trainer, kind);
+    const uint32_t origin = (uint32_t)reef_network_net_of(&trainer->network, kind);
     const reef_opening opening = {.reason = "return",
                                   .side = trainer->network.generations[origin]->info.side};
     reef_sealing sealing;

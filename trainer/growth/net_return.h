@@ -9,8 +9,8 @@
 //   generation 2   continues English: its net begins as that of generation 0; no memory
 //                  of its own, since visits of English go on                            open
 //
-// It begins as a branch of the kind's newest net (net_return.c), so it computes what that did, and
-// its gate takes the kind's text from the start. Optimiser and rates begin anew. Older states keep
+// It begins as a branch of the kind's newest net (net_return.c), so it computes what that did.
+// Optimiser and rates begin anew. Older states keep
 // the nets that they had. As a kind has to learn half as much again each time, few generations
 // continue it.
 #ifndef REEF_NET_RETURN_H

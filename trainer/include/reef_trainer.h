@@ -200,9 +200,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_note_damage(reef_trainer *trai
 typedef struct reef_sealing {
     uint32_t generation; // that was sealed
     reef_dtype dtype;    // of its rows of experts from now on: REEF_F32 or REEF_I8
-    uint64_t loss_bytes; // tokens scored, of the generation's own sample; 0 without a sample
+    uint64_t loss_bytes; // tokens scored, of what it learned last; 0 without a memory
     double loss_before;  // bits per token with the generation as it was evaluated while open,
-    double loss_after; // and as it is sealed, its gate forced open both times; NaN without a sample
+    double loss_after;   // and as it is sealed; NaN where none was scored
 } reef_sealing;
 
 /**
@@ -329,10 +329,6 @@ typedef struct reef_import_options {
     // An open generation that began as a copy of another one, and has trained nothing, is replaced
     // by one that is new. It is refused otherwise.
     bool drop_branch;
-    // In (0, 1): raise the threshold of its gate until it fires on at most that share of the
-    // reservoir's bytes. It is then another generation, with another root; 0: it stays what it was,
-    // to the bit.
-    double leak_max;
 } reef_import_options;
 
 /** What an import did, or would do. */
@@ -345,8 +341,6 @@ typedef struct reef_import {
     uint32_t generation; // its number in this pool
     uint64_t first_id;   // pool-wide id of its first expert here
     uint32_t open;       // the generation that is open afterwards
-    double leak;         // share of the reservoir's bytes on which its gate fired there
-    double leak_now;     // and as it is now: less where the threshold was raised; both NaN without
 } reef_import;
 
 /**

@@ -309,6 +309,6 @@ const reef_trainer_ops reef_layer_ops = {
     .grown = layer_grown,
     .no_stream = "the pool holds a layer by itself, which has no stream; a program that uses it "
                  "through libreef trains it",
-    .no_import = "a layer by itself takes no generation of another pool: there is no gate to say "
-                 "where it takes part",
+    .no_import = "a layer by itself takes no generation of another pool: nothing would say where "
+                 "it takes part",
 };

@@ -10,7 +10,7 @@
 #ifndef REEF_MODEL_INTERNAL_H
 #define REEF_MODEL_INTERNAL_H
 
-#include "gating.h"
+#include "activations.h"
 #include "layer_internal.h"
 #include "recall.h"
 #include "reef_model.h"
@@ -35,9 +35,7 @@ struct reef_model {
     reef_thread_pool *workers;
     reef_residency residency;
     uint8_t *tokens, *targets; // (windows * T)
-    uint8_t *fire;             // (generations, windows * T)
-    float *margins;
-    size_t stride; // windows * T
+    size_t stride;             // windows * T
     reef_recall recall;
     reef_line_scorer *scorer; // NULL: not asked for yet
     bool scorer_is_lent;      // by the model that this one is a twin of; else owned
@@ -67,29 +65,22 @@ REEF_MUST_CHECK reef_status reef_model_read_state(reef_model *model,
 /** INVALID where the model reads no text. */
 REEF_MUST_CHECK reef_status reef_model_check_reads_text(const reef_model *model, reef_error *err);
 /**
- * The gates' decisions about `count` tokens from `bytes` on (at most a pass). `next` is the token
- * after the last, or NULL.
+ * Forward of `count` tokens from `bytes` on (at most a pass): losses and logits in the model's pass.
  *
- * out  written: the pass that follows
+ * next   the token after the last, or NULL
+ * fires  the later generation that takes part, or 0
  */
-void reef_model_decide(reef_model *model,
-                       reef_gating *gating,
-                       const uint8_t *bytes,
-                       size_t count,
-                       const uint8_t *next,
-                       reef_batch *out);
-/** Forward of the same tokens: losses and logits in the model's pass. */
 REEF_MUST_CHECK reef_status reef_model_run(reef_model *model,
-                                           reef_gating *gating,
+                                           size_t fires,
                                            const uint8_t *bytes,
                                            size_t count,
                                            const uint8_t *next,
                                            reef_error *err);
 /**
- * The piece of a text of `all` tokens that begins with token `at`; *tokens says how many it has.
+ * The piece of a text of `all` tokens that begins with token `at`, with the newest generation;
+ * *tokens says how many it has.
  */
 REEF_MUST_CHECK reef_status reef_model_run_piece(reef_model *model,
-                                                 reef_gating *gating,
                                                  const uint8_t *bytes,
                                                  size_t all,
                                                  size_t at,

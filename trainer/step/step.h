@@ -16,7 +16,6 @@ void reef_step_count_losses(reef_trainer *trainer, uint64_t begin);
  */
 REEF_MUST_CHECK reef_status reef_step_forward(reef_trainer *trainer,
                                               const uint8_t *bytes,
-                                              reef_gating *gating,
                                               double *bits,
                                               reef_error *err);
 

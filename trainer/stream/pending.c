@@ -1,6 +1,5 @@
 // See stream.h.
 #include "batch.h"
-#include "gate_refit.h"
 #include "kind_memories.h"
 #include "loss_history.h"
 #include "memory_lane.h"
@@ -32,7 +31,7 @@ static bool is_for_net(const reef_trainer *trainer, uint64_t position) {
            floor((number + 1.0) * share) != floor(number * share);
 }
 
-// Take the learned batch out of the pending bytes; the gates stand behind it already.
+// Take the learned batch out of the pending bytes.
 static void drop_batch(reef_trainer *trainer) {
     size_t count = reef_batch_bytes(&trainer->network.config);
     trainer->stream.pending_bytes -= count;
@@ -121,34 +120,19 @@ static reef_status learn_batch(reef_trainer *trainer, bool net, double bits, ree
     reef_status status = has_lane ? add_to_lane(trainer, net, err) : REEF_OK;
     if (status != REEF_OK) return status;
     if (net) reef_step_backward(trainer);
-    // Offered before the bytes are consumed: the reservoir copies from the pending bytes.
-    reef_reservoir_offer(&trainer->net.reservoir, reef_open_generation(trainer)->info.generation,
-                         trainer->stream_bytes, trainer->stream.pending,
-                         reef_batch_bytes(&trainer->network.config));
     if (!has_lane) status = count_batch(trainer, trainer->step, trainer->stream_bytes, bits, err);
     if (status == REEF_OK) drop_batch(trainer);
     trainer->step++;
-    // Rates and gates count what the net has learned.
-    if (!net && reef_has_net(trainer)) return status;
-    trainer->generation_step++;
-    // Refitting is due at steps that depend on the counter alone.
-    if (status == REEF_OK && reef_growth_gate_due(trainer))
-        status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), NULL, 0, err);
+    // Rates count what the net has learned.
+    if (net || !reef_has_net(trainer)) trainer->generation_step++;
     return status;
-}
-
-// Move the gates over the first pending batch, which the net does not read.
-static void move_gates(reef_trainer *trainer) {
-    if (reef_config_has_gates(&trainer->network.config))
-        reef_batch_decide(trainer, trainer->stream.pending, &trainer->net.gating);
 }
 
 // The net learns it, and beside it the memory.
 static reef_status learn_with_net(reef_trainer *trainer, reef_error *err) {
     double bits;
     begin_net(trainer);
-    reef_status status =
-        reef_step_forward(trainer, trainer->stream.pending, &trainer->net.gating, &bits, err);
+    reef_status status = reef_step_forward(trainer, trainer->stream.pending, &bits, err);
     if (status != REEF_OK) return status;
     reef_step_count_losses(trainer, trainer->stream_bytes);
     trainer->net.last_bits = bits;
@@ -157,14 +141,12 @@ static reef_status learn_with_net(reef_trainer *trainer, reef_error *err) {
 
 static reef_status learn_open(reef_trainer *trainer, reef_error *err) {
     if (is_for_net(trainer, trainer->stream_bytes)) return learn_with_net(trainer, err);
-    move_gates(trainer);
     return learn_batch(trainer, false, 0.0, err);
 }
 
 // The memory of a kind that came back learns it, and its net follows once that is far behind.
 static reef_status learn_older(reef_trainer *trainer, uint32_t kind, reef_error *err) {
     double bits = 0.0;
-    move_gates(trainer);
     reef_status status = reef_kind_learn_pending_batch(trainer, kind, &bits, err);
     if (status != REEF_OK) return status;
     trainer->step++;

@@ -7,12 +7,11 @@
 // open generation learns each batch.
 //
 //   pending:  | deferred piece | deferred piece | next piece | part of a piece ...
-//             ^ stream_bytes, gating
+//             ^ stream_bytes
 //
 // A marker line (marker_line.c) is a boundary at exactly its offset. What is pending before it is
 // learned first. The rest, fewer bytes than a batch and its next byte, goes with the marker line.
-// Generations on both sides see nothing of each other's data, and all gates restart behind it,
-// since another stream begins there. A marker line before anything was learned since the last
+// Generations on both sides see nothing of each other's data. A marker line before anything was learned since the last
 // boundary is only taken out of the stream.
 #include "stream.h"
 #include "boundary.h"
@@ -49,8 +48,7 @@ static reef_status begin_kind(reef_trainer *trainer, size_t count, size_t *steps
     reef_status status = REEF_OK;
     bool unused = open_is_unused(trainer);
     if (!unused && !reef_room_is_full(trainer))
-        status = reef_growth_begin(trainer, "contexts", trainer->stream.pending,
-                                   count * reef_batch_bytes(config), err);
+        status = reef_growth_begin(trainer, "contexts", err);
     if (status != REEF_OK) return status;
     bool opened = unused || reef_open_generation(trainer)->info.generation != open;
     trainer->kinds.current = last_kind(trainer);
@@ -115,12 +113,6 @@ static reef_status learn_next(reef_trainer *trainer, size_t *steps, reef_error *
     return reef_pending_learn(trainer, reef_open_kind(trainer), 1, steps, err);
 }
 
-// All gates at the beginning of a stream.
-static reef_status restart_gates(reef_trainer *trainer, reef_error *err) {
-    reef_gating_release(&trainer->net.gating);
-    return reef_gating_init(&trainer->net.gating, &trainer->network, err);
-}
-
 // The pending bytes end in a marker line, and no piece before it is whole.
 static reef_status boundary_at_marker(reef_trainer *trainer, size_t *steps, reef_error *err) {
     reef_status status = REEF_OK;
@@ -135,9 +127,7 @@ static reef_status boundary_at_marker(reef_trainer *trainer, size_t *steps, reef
     trainer->stream.pending_bytes -= gone;
     trainer->stream_bytes += gone;
     trainer->stream.not_learned_bytes += gone;
-    if (!grows) return REEF_OK;
-    status = restart_gates(trainer, err);
-    return status == REEF_OK ? reef_growth_begin(trainer, "mark", NULL, 0, err) : status;
+    return grows ? reef_growth_begin(trainer, "mark", err) : REEF_OK;
 }
 
 static reef_status reserve_pending(reef_trainer *trainer, size_t bytes, reef_error *err) {
@@ -179,8 +169,7 @@ static reef_status accept_bytes(
     return REEF_OK;
 }
 
-// A refused boundary has not begun. After any other failure a batch may be half counted, with gates
-// ahead of it, or what follows a step has not been done: read on from here it would be another
+// A refused boundary has not begun. After any other failure a batch may be half counted, or what follows a step has not been done: read on from here it would be another
 // model.
 static reef_status settled(reef_trainer *trainer, reef_status status) {
     if (status != REEF_OK && status != REEF_ERR_INVALID && status != REEF_ERR_FULL)

@@ -51,32 +51,6 @@ def softmax(scores):
     return [p / total for p in powers]
 
 
-class Gate:
-    """Reads a text token by token; says after each whether its generation fires there."""
-
-    def __init__(self, generation):
-        values = generation.get("gate")
-        self.bias, self.decay, self.start, self.threshold = values[:4]
-        self.prior = values[6] if len(values) > 6 else 64.0
-        check(len(values) < 9 or values[7] == 0, "this reader knows no gates that read losses")
-        self.weights, self.mean, self.t, self.last = generation.get("gate_weights"), self.start, 0, []
-
-    def _bucket(self, n):
-        key = sum(b << (8 * i) for i, b in enumerate(self.last[:n]))
-        if n <= 2:
-            return key
-        return (key * (2246822507 if n == 4 else 2654435769) & 0xFFFFFFFF) >> 16
-
-    def read(self, token):
-        self.last = ([token] + self.last)[:4]
-        logit = self.bias
-        for n in range(1, len(self.last) + 1):
-            logit += self.weights[(n - 1) * 65536 + self._bucket(n)]
-        self.mean += max(1 - self.decay, 1 / (self.prior + 1 + self.t)) * (logit - self.mean)
-        self.t += 1
-        return self.mean > self.threshold
-
-
 class Model:
     """Generations 0 to `last`, as they are now."""
 
@@ -107,13 +81,8 @@ class Model:
     # -- the parts --
 
     def _firing(self, text):
-        """For each token the generations that take part: the first, and the newest of those that fire."""
-        gates = {g: Gate(self.generations[g]) for g in range(1, len(self.generations))}
-        firing = []
-        for token in text:
-            fires = [g for g, gate in gates.items() if gate.read(token)]
-            firing.append([self.generations[g] for g in [0] + fires[-1:]])
-        return firing
+        """For each token the generations that take part: the first, and the newest."""
+        return [[self.generations[g] for g in sorted({0, len(self.generations) - 1})]] * len(text)
 
     def _input(self, window, firing):
         D, V, first = self.c["d_model"], 256, self.generations[0]

@@ -11,9 +11,9 @@ import struct
 import lmdb
 import xxhash
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 NAMES = (
-    "meta tensors experts moments flags usage generations snapshots reservoir journal timeline series sums memory visits"
+    "meta tensors experts moments flags usage generations snapshots journal timeline series sums memory visits"
 ).split()
 NUMBER = {name: number for number, name in enumerate(NAMES)}
 SUMMED = set(NAMES) - {"journal", "series", "sums"}
@@ -70,8 +70,6 @@ def parse_key(database, key):
         return _numbers(key, 0, ">IQIII", ("level", "window", "generation", "layer", "block"))
     if database == "generations":
         return _numbers(key, 0, ">I", ("generation",))
-    if database == "reservoir":
-        return _numbers(key, 0, ">I", ("block",))
     if database == "timeline":
         return _numbers(key, 0, ">Q", ("sequence",))
     name, at = _name(key, 0)
@@ -210,7 +208,6 @@ class Pool:
             self._entries(hash128, database, lambda key: key["generation"] in unsealed)
         self._entries(hash128, "usage", lambda key: key["level"] == 0 and key["window"] == 0)
         self._entries(hash128, "generations", lambda key: key["generation"] < PSEUDO)
-        self._entries(hash128, "reservoir", lambda key: True)
         return hash128.hexdigest()
 
     def snapshot_root(self, snapshot):
@@ -232,8 +229,6 @@ class Pool:
                 if name.startswith("snapshot.usage."):
                     layer = struct.pack(">I", int(name.rpartition(".")[2]))
                     add("usage", bytes(12) + number + layer + block, record)
-                elif name == "snapshot.reservoir":
-                    add("reservoir", block, record)
                 else:
                     add(database, number + record.raw_key[4:], record)
         for key, record in self.records["usage"].items(): # of sealed generations it is the pool's
@@ -319,10 +314,6 @@ class Pool:
                     "moments": rows * (arrays * values + 1) * 4,
                 }[database]
                 check(size == wanted, f"{database} {key}: {size} bytes, not {wanted}")
-        for record in self.records["reservoir"].values():
-            generation, size, at = struct.unpack_from("<IIQ", record.payload)
-            check(len(record.payload) == 16 + size and generation in self.generations, f"reservoir {record.key}")
-            check(at + size <= self.commit["stream_bytes"], f"reservoir {record.key}: from {at} on")
         for record in self.records["timeline"].values():
             members = {"event", "unix_ms", "step", "stream_bytes", "generation"}
             check(members <= set(record.json()), f"timeline {record.key}")

@@ -108,7 +108,7 @@ CHANGING = [
     ("compress", ["compress", "memory.pool", "notes.txt", "--piece", "4K", "--out", "notes.reef"]),
     ("expand", ["expand", "memory.pool", "notes.reef", "--out", "notes.again"]),
     ("eval", ["eval", "reef.pool", "held.txt", "--logits", "logits.npy"]),
-    ("import", ["import", "fresh.pool", "other.pool", "--leak-max", "0.5"]),
+    ("import", ["import", "fresh.pool", "other.pool", "--generations", "1"]),
     ("timeline", ["timeline", "reef.pool"]),
     ("status", ["status", "reef.pool"]),
 ]

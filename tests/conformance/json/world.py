@@ -7,7 +7,7 @@ import subprocess
 
 SIZES = ("--layers 2 --d-model 16 --attention-heads 2 --context 16 --batch 2 --heads 1 --topk 2 --d-key 8 --side 10 "
          "--side-new 10 --boundaries given").split()
-NET = [*SIZES, "--context-memory", "0"]  # a net alone
+SMALL = [*SIZES, "--context-memory", "4M"]
 WORDS = {
     "english": "the sea is calm and the night is long on the shore of a small green island ".split(),
     "code": "int main ( void ) { return 0 ; } static if else for while struct const char * x = y + 1 ;".split(),
@@ -55,7 +55,7 @@ class World:
                     file.write(text(kind, 900 if "held" in name or len(name) < 7 else 2000, seed))
 
     def make_pools(self):
-        self.run("init", "fresh.pool", *NET)
+        self.run("init", "fresh.pool", *SMALL)
         self.run("train", "fresh.pool", "english.txt")
         self.run("seal", "fresh.pool")
         shutil.copytree(f"{self.base}/fresh.pool", f"{self.base}/reef.pool")
@@ -83,7 +83,7 @@ class World:
             file.write("[reefd]\npool = reef.pool\nsource = push:web\ncommit-seconds = 5\n")
         with open(f"{self.base}/wrong.ini", "w") as file:
             file.write("[reefd]\nspool = reef.pool\nquiet = loud\n")
-        self.run("init", "empty.pool", *NET)
+        self.run("init", "empty.pool", *SMALL)
 
     def copy(self, name):
         """A copy of the folder, to be changed."""

@@ -40,7 +40,7 @@ static void make_pool(void) {
         reef_commit commit = {.step = i};
         fuzz_must(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
         for (uint32_t block = 0; block < RECORDS; block++) {
-            const reef_key key = {.db = REEF_DB_RESERVOIR, .block = block};
+            const reef_key key = {.db = REEF_DB_MOMENTS, .block = block};
             size_t bytes = block % 10 == 0 ? sizeof(payload) - i : 100 + i;
             fuzz_must(reef_record_put(txn, &key, REEF_BYTES, payload, bytes, &err), &err);
         }

@@ -263,7 +263,7 @@ FIXTURE_TEST(an_archive_goes_with_its_generation) {
                     "$REEF compress from part.1 --as-of 1 -o part.reef");
     assert_shell(m, "$REEF train to part.2 && $REEF seal to");
     assert_refused(m, 66, "needs generation 1 with root", "$REEF expand to part.reef -o n");
-    assert_shell(m, "$REEF import to from --generations 1 --leak-max 0.9 && "
+    assert_shell(m, "$REEF import to from --generations 1 && "
                     "$REEF expand to part.reef -o - | cmp - part.1");
 }
 

@@ -85,8 +85,6 @@ FIXTURE_TEST(a_generation_goes_from_one_pool_to_another) {
     const json_t *one = json_at(done, "imported.0");
     assert_int_equal(integer(one, "generation"), 1);
     assert_int_equal(integer(one, "first_id"), TINY_SIDE * TINY_SIDE);
-    assert_true(number(one, "leak") < 0.1);
-    assert_true(number(one, "leak_now") == number(one, "leak"));
 
     assert_true(loss(c->copy, "now", c->code) < code);
     assert_true(loss(c->copy, "now", c->code) == loss(c->pool, "now", c->code));
@@ -104,8 +102,6 @@ FIXTURE_TEST(people_can_read_what_was_done) {
     export_both(c);
     char *other = path_in(c->directory, "other");
     answers(0, "nothing is damaged", "export", "pool", c->pool, other, NULL);
-    answers(0, "% of what this pool remembers", "import", c->copy, c->pool, "--dry-run",
-            "--leak-max", "0.01", NULL);
     answers(0,
             "would join  as generation 1, ids 16 to 24 in each layer; generation 2 would be open",
             "import", c->copy, c->pool, "--dry-run", NULL);
@@ -129,7 +125,6 @@ FIXTURE_TEST(mistakes_are_named) {
     answers(66, "no generation 9", "import", c->copy, c->pool, "--generations", "1,9", NULL);
     answers(64, "is the backbone of its pool: copy the whole pool instead", "import", c->copy,
             c->pool, "--generations", "0", NULL);
-    answers(64, "leak-max", "import", c->copy, c->pool, "--leak-max", "0", NULL);
     answers(66, "no pool", "import", c->copy, missing, NULL);
     answers(64, "of this very pool", "import", c->pool, c->pool, "--generations", "1", NULL);
     learn(c->copy, "c");

@@ -258,8 +258,7 @@ WORLD_TEST(a_damaged_last_generation_is_not_trained_on) {
 
 WORLD_TEST(a_snapshot_that_is_damaged_is_let_go_by_the_command_that_is_named) {
     char *pool = trained_pool(w, "remedy-copy");
-    const reef_key key = {
-        .db = REEF_DB_TENSORS, .generation = copy_number(pool), .name = "gate_weights"};
+    const reef_key key = {.db = REEF_DB_TENSORS, .generation = copy_number(pool), .name = "state"};
     expect_remedy(pool, &key, NULL);
     pool = trained_pool(w, "remedy-record");
     (void)reef("snapshot", "create", pool, "other", NULL);

@@ -156,7 +156,7 @@ PLAIN_TEST(opening_a_generation_changes_no_bit) {
     memcpy(before, f->acts.logits, count * sizeof(*before));
     add_open_generation(f);
     for (int fires = 0; fires < 2; fires++) {
-        memset(f->fire + f->rows, fires, f->rows);
+        f->batch.fires = (size_t)fires;
         reef_generation_fold(f->network.generations[1], &f->config);
         forward(f, REEF_PASS_EVALUATE);
         for (size_t i = 0; i < count; i++) assert_true(before[i] == f->acts.logits[i]);

@@ -40,10 +40,10 @@ PLAIN_TEST(a_generation_on_top_of_rounded_ones_has_a_true_gradient) {
     free_model(f);
 }
 
-// Of several generations each token has the corrections of one, in training and in evaluation.
-PLAIN_TEST(a_token_is_corrected_by_the_generation_that_fires) {
+// Corrections are merged for evaluation, and added for training: both compute the same.
+PLAIN_TEST(a_text_is_corrected_by_the_generation_that_fires) {
     model_fixture *f = small_model((const char *const[]){"batch_norm", "false", NULL});
-    size_t count = f->rows * REEF_VOCAB, T = f->config.context;
+    size_t count = f->rows * REEF_VOCAB;
     float *alone = room(count * sizeof(*alone));
     f->batch.weight = NULL;
     for (uint32_t g = 1; g < 3; g++) {
@@ -51,24 +51,21 @@ PLAIN_TEST(a_token_is_corrected_by_the_generation_that_fires) {
         stir(f->network.generations[g], &f->config);
     }
     reef_generation_fold(f->network.generations[2], &f->config);
-    for (size_t g = 1; g < 3; g++) { // in windows 0 and 1 one of them, then the other
-        for (size_t t = 2; t < T; t++) f->fire[g * f->rows + (g - 1) * T + t] = 1;
-        for (size_t t = 0; t < 2; t++) f->fire[g * f->rows + (2 - g) * T + t] = 1;
-    }
+    f->batch.fires = 2;
     forward(f, REEF_PASS_EVALUATE);
     memcpy(alone, f->acts.logits, count * sizeof(*alone));
     forward(f, REEF_PASS_TRAIN);
     for (size_t i = 0; i < count; i++) assert_float_equal(f->acts.logits[i], alone[i], 1e-4f);
-    // The first two tokens of window 0 read nothing of what generation 1 corrects.
+    // It reads nothing of what generation 1 corrects.
     for (size_t i = 0; i < f->network.generations[1]->tensor_count; i++)
         for (size_t j = 0; j < f->network.generations[1]->tensors[i].count; j++)
             f->network.generations[1]->tensors[i].data[j] += 0.1f;
     f->network.generations[1]->merged_is_fresh = false;
     forward(f, REEF_PASS_EVALUATE);
-    assert_memory_equal(alone, f->acts.logits, 2 * REEF_VOCAB * sizeof(*alone));
-    for (size_t t = 2; t < T; t++)
-        assert_memory_not_equal(alone + t * REEF_VOCAB, f->acts.logits + t * REEF_VOCAB,
-                                REEF_VOCAB * sizeof(*alone));
+    assert_memory_equal(alone, f->acts.logits, count * sizeof(*alone));
+    f->batch.fires = 1;
+    forward(f, REEF_PASS_EVALUATE);
+    assert_memory_not_equal(alone, f->acts.logits, REEF_VOCAB * sizeof(*alone));
     free_model(f);
 }
 
@@ -152,7 +149,7 @@ FIXTURE_TEST(opening_a_generation_changes_no_bit) {
     memcpy(before, f->acts.logits, count * sizeof(*before));
     add_open_generation(f);
     for (int fires = 0; fires < 2; fires++) {
-        memset(f->fire + f->rows, fires, f->rows);
+        f->batch.fires = (size_t)fires;
         reef_generation_fold(f->network.generations[1], &f->config);
         forward(f, REEF_PASS_EVALUATE);
         if (fires) // zero was added: -0 may have become 0
@@ -163,21 +160,20 @@ FIXTURE_TEST(opening_a_generation_changes_no_bit) {
 }
 
 FIXTURE_TEST(a_silent_generation_touches_no_bit) {
-    size_t count = f->rows * REEF_VOCAB, T = f->config.context, row = T * REEF_VOCAB;
+    size_t count = f->rows * REEF_VOCAB;
     float *before = room(count * sizeof(*before));
     f->batch.weight = NULL;
+    reef_generation_fold(f->network.generations[0], &f->config);
+    forward(f, REEF_PASS_EVALUATE);
+    memcpy(before, f->acts.logits, count * sizeof(*before));
     add_open_generation(f);
     stir(f->network.generations[1], &f->config);
     reef_generation_fold(f->network.generations[1], &f->config);
     forward(f, REEF_PASS_EVALUATE);
-    memcpy(before, f->acts.logits, count * sizeof(*before));
-    // It fires from the fourth token of the second window on: causal, so nothing before that moves.
-    for (size_t t = 3; t < T; t++) f->fire[f->rows + T + t] = 1;
+    assert_memory_equal(before, f->acts.logits, count * sizeof(*before));
+    f->batch.fires = 1;
     forward(f, REEF_PASS_EVALUATE);
-    size_t quiet = row + 3 * REEF_VOCAB;
-    assert_memory_equal(before, f->acts.logits, quiet * sizeof(*before));
-    assert_memory_not_equal(before + quiet, f->acts.logits + quiet, REEF_VOCAB * sizeof(*before));
-    assert_memory_equal(before + 2 * row, f->acts.logits + 2 * row, row * sizeof(*before));
+    assert_memory_not_equal(before, f->acts.logits, REEF_VOCAB * sizeof(*before));
 }
 
 FIXTURE_TEST(a_window_does_not_depend_on_its_neighbours) {

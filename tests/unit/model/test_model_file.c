@@ -115,7 +115,6 @@ FIXTURE_TEST(tensors_have_names_and_shapes) {
     assert_tensor(header, "block1.usage_count", "I64", "[36]");
     assert_tensor(header, "block1.frozen", "U8", "[36]");
     assert_tensor(header, "generation1.delta_head", "F32", "[16,256]");
-    assert_tensor(header, "generation1.gate_weights", "F32", "[4,65536]");
     assert_tensor(header, "generation2.block0.bn_mean", "F32", "[16]"); // it is open
     // The rows of the pool, taken apart.
     reef_view view;

@@ -17,8 +17,7 @@
 #define RECORD_BYTES_MAX 20000
 
 static reef_key history_key(uint32_t i) {
-    static const reef_db dbs[] = {REEF_DB_EXPERTS, REEF_DB_FLAGS, REEF_DB_RESERVOIR,
-                                  REEF_DB_TENSORS};
+    static const reef_db dbs[] = {REEF_DB_EXPERTS, REEF_DB_FLAGS, REEF_DB_MOMENTS, REEF_DB_TENSORS};
     reef_key key = {.db = dbs[i % 4], .block = i};
     if (key.db == REEF_DB_TENSORS) key.name = "w";
     return key;
@@ -283,7 +282,7 @@ static reef_status large_commit(reef_store *store, reef_error *err) {
     static uint8_t payload[50000];
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
     for (uint32_t i = 0; status == REEF_OK && i < 200; i++) {
-        const reef_key key = {.db = REEF_DB_RESERVOIR, .block = 1000000 + i};
+        const reef_key key = {.db = REEF_DB_MOMENTS, .block = 1000000 + i};
         status =
             reef_record_put(txn, &key, REEF_BYTES, payload, i % 3 ? sizeof(payload) : 2000, err);
     }

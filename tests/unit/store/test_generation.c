@@ -279,7 +279,6 @@ static reef_commit reach_state(const char *path, int pattern) {
     }
     pool_open_generation(txn, 1);
     put_content(txn, 1, 2);
-    pool_put(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 3}, "window", 6);
     last = pool_commit(txn, 50);
     pool_check(store);
     reef_store_close(store);
@@ -318,7 +317,6 @@ POOL_TEST(every_hashed_record_and_the_step_change_the_root) {
         {.db = REEF_DB_MOMENTS, .generation = 1, .name = "t"},
         {.db = REEF_DB_FLAGS, .generation = 1},
         {.db = REEF_DB_USAGE, .generation = 0},
-        {.db = REEF_DB_RESERVOIR, .block = 1},
     };
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);

@@ -350,9 +350,9 @@ NO_POOL_TEST(a_pool_of_the_name_of_what_is_left_stays) {
 NO_POOL_TEST(another_format_is_refused_with_both_numbers) {
     reef_store_close(pool_open(f->path, true, true));
     put_format(f->path, 0, true);
-    must_not_open(f->path, &reading, REEF_ERR_VERSION, "has format 0, this program reads format 4");
-    put_format(f->path, 5, true);
-    must_not_open(f->path, &reading, REEF_ERR_VERSION, "has format 5, this program reads format 4");
+    must_not_open(f->path, &reading, REEF_ERR_VERSION, "has format 0, this program reads format 5");
+    put_format(f->path, 6, true);
+    must_not_open(f->path, &reading, REEF_ERR_VERSION, "has format 6, this program reads format 5");
     must_not_open(f->path, &writing, REEF_ERR_VERSION, f->path);
     put_format(f->path, 7, false);
     must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "meta (name format)");
@@ -549,7 +549,7 @@ static void make_pool(const char *path, uint32_t records) {
             fill(payload, sizeof(payload), 100 * round + i);
             pool_put(txn, &(reef_key){.db = REEF_DB_EXPERTS, .block = i}, payload, sizeof(payload));
             pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS, .block = i}, payload, 200);
-            pool_put(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = i}, payload, 1000);
+            pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .block = i}, payload, 1000);
         }
         pool_commit(txn, round);
     }
@@ -584,8 +584,8 @@ NO_POOL_TEST(unwritten_free_pages_at_the_end_are_no_truncation) {
     make_pool(f->path, 10);
     reef_store *store = pool_open(f->path, false, true);
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
-    pool_put(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 100}, payload, BYTES);
-    must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 100}, &why));
+    pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .block = 100}, payload, BYTES);
+    must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_MOMENTS, .block = 100}, &why));
     pool_commit(txn, 10);
     reef_store_close(store);
 

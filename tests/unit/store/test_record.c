@@ -19,7 +19,7 @@ static const reef_key sample_keys[] = {
      .generation = 1,
      .layer = 1,
      .block = 9},
-    {.db = REEF_DB_RESERVOIR, .block = UINT32_MAX},
+    {.db = REEF_DB_FLAGS, .block = UINT32_MAX},
     {.db = REEF_DB_JOURNAL, .name = "a source", .sequence = 1},
     {.db = REEF_DB_TIMELINE, .sequence = UINT64_MAX},
     {.db = REEF_DB_SERIES, .name = "loss", .level = 1, .sequence = 12},

@@ -49,19 +49,9 @@ static void each_record(reef_txn *txn, uint32_t g, uint64_t seed, bool moments, 
     if (moments) what(txn, &tensor, payload, 154);
 }
 
-static void each_slot(reef_txn *txn, uint64_t seed, deed what) {
-    uint8_t payload[BLOCK_BYTES];
-    for (uint32_t slot = 0; slot < SLOTS; slot++) {
-        const reef_key key = {.db = REEF_DB_RESERVOIR, .block = slot};
-        fill(payload, 300, seed + slot);
-        what(txn, &key, payload, 300);
-    }
-}
-
 static void put_open(reef_txn *txn, uint32_t g, uint64_t seed) {
     pool_open_generation(txn, g);
     each_record(txn, g, seed, true, pool_put);
-    each_slot(txn, seed, pool_put);
 }
 
 static void seal(reef_txn *txn, uint32_t g) {
@@ -86,8 +76,6 @@ static reef_commit make_history(reef_store *store) {
     make_snapshot(store, "early", 5);
     txn = pool_begin(store, REEF_TXN_WRITE);
     each_record(txn, 1, 30, true, pool_put);
-    // One slot more, which the snapshot does not know.
-    pool_put(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = SLOTS}, "later", 5);
     seal(txn, 1);
     put_open(txn, 2, 40);
     seal(txn, 2);
@@ -99,7 +87,6 @@ static reef_commit make_history(reef_store *store) {
 static void assert_early(reef_store *store, const reef_commit *early) {
     reef_commit last;
     reef_generation_record one;
-    reef_view view;
     uint32_t count = 0;
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
     must(reef_commit_read(txn, &last, &why));
@@ -111,9 +98,6 @@ static void assert_early(reef_store *store, const reef_commit *early) {
     assert_true(!one.sealed && one.first_id == 16 && one.side == 4);
     each_record(txn, 0, 10, false, compare);
     each_record(txn, 1, 20, true, compare);
-    each_slot(txn, 20, compare);
-    const reef_key slot = {.db = REEF_DB_RESERVOIR, .block = SLOTS};
-    assert_int_equal(reef_record_view(txn, &slot, &view, &why), REEF_ERR_NOT_FOUND);
     reef_txn_abort(txn);
     pool_check(store);
 }
@@ -442,7 +426,7 @@ POOL_TEST(a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds) {
 
     // One that is made of the commit to come gets its number, though another cannot be read.
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    pool_put(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 0}, "new", 3);
+    pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .generation = 1, .name = "new"}, "new", 3);
     must(reef_snapshot_create(txn, "changed", &found, &why));
     reef_commit changed = pool_commit(txn, 2);
     txn = pool_begin(f->store, REEF_TXN_READ);
@@ -501,7 +485,7 @@ POOL_TEST(without_the_last_generations_record_only_a_restore_writes) {
     record_damage(f->path, &(reef_key){.db = REEF_DB_GENERATIONS, .generation = 3});
     f->store = pool_open(f->path, false, true);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    const reef_key slot = {.db = REEF_DB_RESERVOIR};
+    const reef_key slot = {.db = REEF_DB_MOMENTS};
     reef_commit commit = {.step = 9};
     must_fail(reef_record_put(txn, &slot, REEF_BYTES, "x", 1, &why), REEF_ERR_CORRUPT,
               "generation 3");

@@ -48,7 +48,7 @@ static reef_key model_key(uint32_t i) {
     case 4:
         return (reef_key){.db = REEF_DB_JOURNAL, .name = names[n % NAMES], .sequence = n};
     case 5:
-        return (reef_key){.db = REEF_DB_RESERVOIR, .block = n * 0x01010101u};
+        return (reef_key){.db = REEF_DB_MOMENTS, .block = n * 0x01010101u};
     case 6:
         return (reef_key){.db = REEF_DB_USAGE, .level = n % 2, .window = n, .layer = n};
     case 7:
@@ -198,7 +198,7 @@ POOL_TEST(a_commit_is_read_back_and_counted) {
     reef_txn_abort(txn);
     for (uint64_t i = 1; i < 4; i++) {
         txn = pool_begin(f->store, REEF_TXN_WRITE);
-        pool_put(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = (uint32_t)i}, "12345", 5);
+        pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .block = (uint32_t)i}, "12345", 5);
         reef_commit made = pool_commit(txn, 10 * i);
         pool_reopen(f);
         txn = pool_begin(f->store, REEF_TXN_READ);
@@ -519,7 +519,7 @@ POOL_TEST(a_full_map_is_reported_and_larger_the_next_time) {
         txn = pool_begin(f->store, REEF_TXN_WRITE);
         for (uint32_t i = 0; status == REEF_OK && i < RECORDS; i++) {
             memcpy(payload, &i, sizeof(i));
-            const reef_key key = {.db = REEF_DB_RESERVOIR, .block = i};
+            const reef_key key = {.db = REEF_DB_MOMENTS, .block = i};
             status = reef_record_put(txn, &key, REEF_BYTES, payload, BYTES, &why);
         }
         done = status == REEF_OK;
@@ -539,7 +539,7 @@ POOL_TEST(a_full_map_is_reported_and_larger_the_next_time) {
     for (uint32_t i = 0; i < 40;
          i++) { // small ones never meet the end: the map grows ahead of them
         txn = pool_begin(f->store, REEF_TXN_WRITE);
-        pool_put(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = RECORDS + i}, payload, BYTES);
+        pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .block = RECORDS + i}, payload, BYTES);
         pool_commit(txn, 3);
     }
     pool_check(f->store);
@@ -595,7 +595,7 @@ static reef_status put_pages(reef_store *store, uint32_t pages, bool *all_put, r
     reef_txn *txn = pool_begin(store, REEF_TXN_WRITE);
     for (uint32_t i = 0; status == REEF_OK && i < pages; i++) {
         memcpy(payload, &i, sizeof(i));
-        const reef_key key = {.db = REEF_DB_RESERVOIR, .block = i};
+        const reef_key key = {.db = REEF_DB_MOMENTS, .block = i};
         status = reef_record_put(txn, &key, REEF_BYTES, payload, BYTES, err);
     }
     *all_put = status == REEF_OK;

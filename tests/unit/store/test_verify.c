@@ -69,7 +69,6 @@ static void make_pool(pool_fixture *f) {
     must(reef_generation_seal(txn, 0, 1, 100, &why));
     pool_open_generation(txn, 1);
     put_generation(txn, 1, 10);
-    put_filled(txn, &(reef_key){.db = REEF_DB_RESERVOIR, .block = 2}, SMALL, 5);
     must(reef_usage_put(txn, 1, 0, 4, 4, totals, 1000, &why));
     pool_commit(txn, 2);
     txn = pool_begin(f->store, REEF_TXN_WRITE);

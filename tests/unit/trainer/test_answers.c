@@ -118,7 +118,7 @@ KINDS_TEST(probabilities_are_those_of_all_bytes) {
         float p[REEF_VOCAB];
         double sum = 0.0, loss = 0.0;
         for (int v = 0; v < REEF_VOCAB; v++) p[v] = 1.0f / REEF_VOCAB;
-        must(reef_recall_distribution(&model->recall, &model->network, NULL, 0, 0, 0, p, &why));
+        must(reef_recall_distribution(&model->recall, &model->network, 0, p, &why));
         const reef_recall_piece piece = {.bytes = text + i, .count = 1};
         must(reef_recall_read(&model->recall, &model->network, &piece, &loss, &why));
         for (int v = 0; v < REEF_VOCAB; v++) sum += (double)p[v];

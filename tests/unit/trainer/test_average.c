@@ -1,6 +1,5 @@
 // Averaged weights: what is averaged and stored, and that readers evaluate and sealing keeps it.
 #include "boundary.h"
-#include "gate_refit.h"
 #include "lifelong.h"
 #include "optimiser.h"
 #include "test.h"
@@ -266,7 +265,6 @@ FIXTURE_TEST(sealing_keeps_what_was_evaluated) {
     make_pool(f, 2);
     for (int g = 0; g < 2; g++) {
         feed_kind(f, g, 6000, 1);
-        must(reef_growth_fit_gate(f->trainer, gen_of(f), NULL, 0, &why)); // as sealing will
         commit(f);
         assert_false(averages_are_the_weights(gen_of(f)));
         logits_of(f->store, AS_OF[g], g, open);

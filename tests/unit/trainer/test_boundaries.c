@@ -19,11 +19,6 @@ static void feed_line(lifelong *f, const char *text) {
     feed(f, (const uint8_t *)text, strlen(text));
 }
 
-static const reef_generation *gen_of(const lifelong *f, size_t g) {
-    assert_true(g < f->trainer->network.generation_count);
-    return f->trainer->network.generations[g];
-}
-
 // ---- the stream alone decides -------------------------------------------------------------------
 
 // The root after `stream`, fed in cuts of `cut` bytes, committed after every `every` of them, and
@@ -113,19 +108,8 @@ LIFELONG_TEST(a_mark_is_a_boundary_at_exactly_its_place) {
     assert_int_equal(status.not_learned_bytes, behind - trained);
     assert_int_equal(times_said(f, "\"reason\": \"mark\""), 2);
     feed_kind(f, 1, BATCH + 1, 3);
-    assert_int_equal(f->trainer->net.reservoir.young_seen, 1);
-    uint8_t first[BATCH];
-    lifelong_text(first, BATCH, 1, 3);
-    size_t slot = f->trainer->net.reservoir.old_slots;
-    assert_memory_equal(f->trainer->net.reservoir.bytes + slot * BATCH, first, BATCH);
-    // Behind the next one the gates read as from the beginning of a stream.
-    reef_gate_state fresh;
-    memset(&fresh, 0, sizeof(fresh));
-    reef_gate_reset(&gen_of(f, 1)->gate, &fresh);
-    assert_true(f->trainer->net.gating.states[1].count > fresh.count);
     feed_line(f, "\n" MARK "\n");
     assert_int_equal(f->trainer->network.generation_count, 3);
-    assert_int_equal(f->trainer->net.gating.states[1].count, fresh.count);
 }
 
 // The sealed generation is the one that a command makes where the whole batches end.

@@ -213,7 +213,7 @@ KINDS_TEST(what_cannot_be_merged) {
     assert_sound(f);
 }
 
-KINDS_TEST(kinds_that_gates_tell_apart_are_not_merged) {
+KINDS_TEST(kinds_that_were_given_are_not_merged) {
     reef_kind_merging m;
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);

@@ -277,22 +277,6 @@ LIFELONG_TEST(rows_in_place_have_no_twin) {
     reef_model_close(model);
 }
 
-LIFELONG_TEST(todays_output_is_the_old_one_where_no_newer_gate_fires) {
-    float *before = new_logits(), *now = new_logits();
-    forget_memories(f); // it is the net whose output is compared
-    make_pool(f, 1);
-    feed_kind(f, 0, 12000, 1);
-    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
-    logits_of(f->store, "0", 0, before);
-    feed_kind(f, 1, 12000, 1);
-    commit(f);
-    logits_of(f->store, "now", 0, now);
-    assert_memory_equal(before, now, LOGIT_BYTES);
-    logits_of(f->store, "0", 1, before);
-    logits_of(f->store, "now", 1, now);
-    assert_memory_not_equal(before, now, LOGIT_BYTES);
-}
-
 // The root after a stream with two changes, fed in cuts of `cut` bytes, committed every `every`
 // cuts, and with `reopen` thrown away after every third commit and taken up from the pool.
 static void root_of_run(const reef_config *config,

@@ -154,7 +154,7 @@ LIFELONG_TEST(a_language_model_goes_on_exactly_or_not_at_all) {
     memcpy(bytes + OLD, "\n==\n", MARK);
     lifelong_text(bytes + OLD + MARK, NEW, 1, 3);
     fail_everywhere(f, bytes, sizeof(bytes));
-    assert_true(times_said(f, "\"event\": \"open\"") > 0); // a boundary, and at 32 steps a gate
+    assert_true(times_said(f, "\"event\": \"open\"") > 0); // a boundary
 }
 
 // What a pass has for a generation is there as a whole or not at all.

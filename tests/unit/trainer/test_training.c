@@ -68,42 +68,6 @@ LIFELONG_TEST(a_grown_generation_goes_on_learning) {
     assert_int_equal(status_of(f).experts_open, 2 * 81);
 }
 
-// How far today's output on old data is from the old one, where the gate of the new generation
-// fires on it. What is to be retained is drawn from the sample of old text, unless that is
-// `forgotten`.
-static double drift_on_leaking_tokens(bool forgotten) {
-    void *state = NULL;
-    lifelong_setup(&state);
-    lifelong *f = state;
-    f->config.boundaries = REEF_BOUNDARIES_GIVEN;
-    make_pool(f, 1);
-    feed_kind(f, 0, 8000, 3);
-    must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
-    reef_reservoir *reservoir = &f->trainer->net.reservoir;
-    reservoir->old_slots = 8000 / LIFELONG_BATCH; // so that every draw finds a window
-    if (forgotten) memset(reservoir->sizes, 0, reservoir->old_slots * sizeof(*reservoir->sizes));
-    for (uint32_t i = 0; i < 250; i++) {
-        reef_open_generation(f->trainer)->gate.threshold = -INFINITY;
-        feed_kind(f, 1, LIFELONG_BATCH, i);
-    }
-    reef_open_generation(f->trainer)->gate.threshold = -INFINITY;
-    commit(f);
-    float *before = new_logits(), *now = new_logits();
-    logits_of(f->store, "0", 0, before);
-    logits_of(f->store, "now", 0, now);
-    double sum = 0.0;
-    for (size_t i = 0; i < LIFELONG_PROBE_BYTES * REEF_VOCAB; i++)
-        sum += fabs((double)now[i] - (double)before[i]);
-    lifelong_teardown(&state);
-    return sum;
-}
-
-PLAIN_TEST(the_retain_term_keeps_what_leaks_small) {
-    double without = drift_on_leaking_tokens(true), with = drift_on_leaking_tokens(false);
-    assert_true(without > 0.0);
-    assert_true(with < 0.9 * without);
-}
-
 LIFELONG_TEST(the_running_statistics_of_queries_move) {
     float mean[16];
     reef_key key = {.db = REEF_DB_TENSORS, .generation = 0, .name = "block1.bn_mean"};
@@ -169,38 +133,6 @@ static void check_divergence(lifelong *f, const char *ffw) {
 LIFELONG_TEST(training_that_diverges_is_reported_and_not_kept) {
     check_divergence(f, "d");
     check_divergence(f, "p");
-}
-
-PLAIN_TEST(the_reservoir_is_a_uniform_sample) {
-    reef_config config = lifelong_config();
-    reef_reservoir reservoir;
-    must(reef_reservoir_init(&reservoir, &config, &why));
-    reservoir.old_slots = 256; // a part of it, which is full soon
-    reservoir.slots = 320;
-    uint8_t window[64] = {0};
-    enum { OFFERS = 20000 };
-    for (uint64_t i = 0; i < OFFERS; i++)
-        reef_reservoir_offer(&reservoir, i < OFFERS / 2 ? 0 : 1, i, window, 64);
-    size_t old = 0, early = 0;
-    for (size_t slot = 0; slot < reservoir.old_slots; slot++) {
-        assert_int_equal(reservoir.sizes[slot], 64);
-        old += reservoir.generations[slot] == 0;
-        early += reservoir.offsets[slot] < OFFERS / 10;
-    }
-    // Binomial with 256 draws: five standard deviations are 40 and 24.
-    assert_true(old > 88 && old < 168);
-    assert_true(early > 1 && early < 50);
-    reef_reservoir_lists lists;
-    must(reef_reservoir_lists_init(&lists, &reservoir, 1, NULL, &why));
-    assert_int_equal(lists.old_fit.count + lists.old_calibrate.count, old);
-    assert_int_equal(lists.young.count, reservoir.slots - reservoir.old_slots);
-    reef_reservoir_lists_release(&lists);
-    reef_reservoir_clear_sample(&reservoir);
-    must(reef_reservoir_lists_init(&lists, &reservoir, 2, NULL, &why));
-    assert_int_equal(lists.young.count, 0);
-    assert_int_equal(lists.old_fit.count + lists.old_calibrate.count, reservoir.old_slots);
-    reef_reservoir_lists_release(&lists);
-    reef_reservoir_release(&reservoir);
 }
 
 RUN_TESTS

@@ -29,8 +29,7 @@ static const reef_kind_head *head_of(const lifelong *f, uint32_t kind) {
 
 static lifelong_mould two; // kinds 0 and 1 have been learned
 
-// A pool of memories alone, since sealing fits a gate, that has learned two kinds; the second one's
-// generation is open.
+// A pool of memories alone that has learned two kinds; the second one's generation is open.
 static void begin_with_two(lifelong *f) {
     choose(&f->config, "net_share", "0");
     if (two.dir[0] != '\0') {

@@ -362,17 +362,19 @@ static reef_status score_lines(answer *a, reef_model *model, reef_error *err) {
 }
 
 // Sessions, the threshold of alarms, and what the pool has learned, as far as it is asked for.
-static reef_status find_rest(
-    answer *a, const reef_cli_call *cli, reef_model *model, reef_store *store, reef_error *err) {
+static reef_status find_rest(answer *a,
+                             const reef_cli_call *cli,
+                             const reef_model *model,
+                             reef_error *err) {
     const regex_t *pattern = a->by_session ? &a->pattern : NULL;
     reef_status status = REEF_OK;
     if (a->by_session) status = reef_sessions_find(&a->sessions, pattern, &a->lines, err);
     if (status == REEF_OK && a->by_alarm)
-        status = reef_alarm_set(&a->alarm, cli, model, store, pattern, err);
+        status = reef_alarm_set(&a->alarm, cli, model, pattern, err);
     if (status != REEF_OK || !a->explains) return status;
-    status = reef_learned_text_read(&a->learned, model, store, err);
-    if (status == REEF_OK) a->nearest = reef_nearest_new(a->learned.bytes, a->learned.count);
-    return status;
+    reef_learned_text_read(&a->learned, model);
+    a->nearest = reef_nearest_new(a->learned.bytes, a->learned.count);
+    return REEF_OK;
 }
 
 static void release_answer(answer *a) {
@@ -400,7 +402,7 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reef_cli_as_of(cli, pool.store, as_of, err);
     if (status == REEF_OK) status = reef_score_model_open(&model, cli, pool.store, as_of, err);
     if (status == REEF_OK) status = score_lines(&a, model, err);
-    if (status == REEF_OK) status = find_rest(&a, cli, model, pool.store, err);
+    if (status == REEF_OK) status = find_rest(&a, cli, model, err);
     if (status == REEF_OK) status = reply(&a, cli, err);
     release_answer(&a);
     reef_model_close(model);

@@ -37,44 +37,11 @@ static void take_memories(reef_learned_text *out, const reef_model *model, size_
     free(bytes);
 }
 
-typedef struct window_list {
-    reef_learned_text *text;
-    uint32_t generations; // of the state
-} window_list;
-
-static reef_status take_window(
-    void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err) {
-    window_list *list = context;
-    (void)err;
-    if (generation < list->generations && list->text->count + count <= REEF_SCORED_TEXT_BYTES_MAX)
-        add_part(list->text, bytes, count, false);
-    return REEF_OK;
-}
-
-static reef_status take_windows(reef_learned_text *out,
-                                const reef_model *model,
-                                reef_store *store,
-                                reef_error *err) {
-    reef_txn *txn = NULL;
-    window_list list = {out, reef_model_generation_count(model)};
-    out->is_sampled = true;
-    reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_reservoir_scan(txn, take_window, &list, err);
-    reef_txn_abort(txn);
-    return status;
-}
-
-reef_status reef_learned_text_read(reef_learned_text *out,
-                                   const reef_model *model,
-                                   reef_store *store,
-                                   reef_error *err) {
-    *out = (reef_learned_text){0};
+void reef_learned_text_read(reef_learned_text *out, const reef_model *model) {
     size_t memories = 0, generations = reef_model_generation_count(model);
+    *out = (reef_learned_text){.bytes = reef_cli_alloc(REEF_SCORED_TEXT_BYTES_MAX, 1)};
     for (uint32_t g = 0; g < generations; g++) memories += reef_model_text(model, g, NULL, 0) > 0;
-    out->bytes = reef_cli_alloc(REEF_SCORED_TEXT_BYTES_MAX, 1);
-    if (memories == 0) return take_windows(out, model, store, err);
-    take_memories(out, model, memories);
-    return REEF_OK;
+    if (memories > 0) take_memories(out, model, memories);
 }
 
 void reef_learned_text_release(reef_learned_text *text) {
@@ -131,43 +98,26 @@ static reef_status score_by_new_memory(const reef_model *model,
     return status;
 }
 
-static reef_status score_by_model(reef_model *model,
-                                  const uint8_t *bytes,
-                                  size_t count,
-                                  reef_learned_text *out,
-                                  float *bits,
-                                  reef_error *err) {
-    reef_score score = {0};
-    if (count < 2) return REEF_OK; // nothing to predict
-    reef_status status =
-        reef_model_score(model, bytes, count, bits + out->count, &score, NULL, NULL, err);
-    if (status == REEF_OK) add_part(out, bytes, count, true);
-    return status;
-}
-
 // The last fifth of each memory's text, scored by a new memory that learned what lies before it:
-// what a memory has learned is no surprise to it. Windows of the reservoir are scored by the model
-// itself, all of them. `out` is what was scored, as parts of its own, also after an error, with the
-// `bits` of each byte; lines that were not scored are added to the scorer: scores of the others go
-// by them.
+// what a memory has learned is no surprise to it. `out` is what was scored, as parts of its own, also
+// after an error, with the `bits` of each byte; lines that were not scored are added to the scorer:
+// scores of the others go by them.
 static reef_status score_text(const reef_learned_text *text,
-                              reef_model *model,
+                              const reef_model *model,
                               reef_memory_reading reading,
                               reef_learned_text *out,
                               float **bits,
                               reef_line_scorer *scorer,
                               reef_cli_progress *progress,
                               reef_error *err) {
-    *out = (reef_learned_text){.is_sampled = text->is_sampled};
-    out->bytes = reef_cli_alloc(text->count + 1, 1);
+    *out = (reef_learned_text){.bytes = reef_cli_alloc(text->count + 1, 1)};
     *bits = reef_cli_alloc(text->count + 1, sizeof(**bits));
     reef_status status = REEF_OK;
     for (size_t p = 0, begin = 0; status == REEF_OK && p < text->part_count; p++) {
         const uint8_t *bytes = text->bytes + begin;
         size_t count = text->ends[p] - begin;
-        status = text->is_sampled ? score_by_model(model, bytes, count, out, *bits, err)
-                                  : score_by_new_memory(model, bytes, count, reading, out, *bits,
-                                                        scorer, progress, err);
+        status =
+            score_by_new_memory(model, bytes, count, reading, out, *bits, scorer, progress, err);
         begin = text->ends[p];
         progress->done_before = begin;
         reef_cli_progress_show(progress, 0);
@@ -235,8 +185,7 @@ static reef_status fail_without(bool matches, const reef_cli_call *cli, reef_err
 
 reef_status reef_alarm_set(reef_alarm *alarm,
                            const reef_cli_call *cli,
-                           reef_model *model,
-                           reef_store *store,
+                           const reef_model *model,
                            const regex_t *sessions,
                            reef_error *err) {
     reef_learned_text text, scored = {0};
@@ -244,8 +193,8 @@ reef_status reef_alarm_set(reef_alarm *alarm,
     float *bits = NULL;
     double *scores = NULL;
     reef_scored_lines lines = {0};
-    reef_status status = reef_learned_text_read(&text, model, store, err);
-    if (status == REEF_OK) status = reef_line_scorer_new(&scorer, err);
+    reef_learned_text_read(&text, model);
+    reef_status status = reef_line_scorer_new(&scorer, err);
     reef_cli_progress progress;
     reef_cli_progress_start(&progress, "setting the threshold", text.count, "B");
     if (status == REEF_OK)

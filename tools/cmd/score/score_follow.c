@@ -447,13 +447,13 @@ static reef_status open_input(watch *w, const settings *given, reef_error *err) 
 }
 
 // What the pool has learned, where it is asked for.
-static reef_status read_learned(watch *w, reef_store *store, reef_error *err) {
+static reef_status read_learned(watch *w, reef_error *err) {
     reef_status status = REEF_OK;
-    if (w->by_alarm) status = reef_alarm_set(&w->alarm, w->cli, w->scorer.model, store, NULL, err);
+    if (w->by_alarm) status = reef_alarm_set(&w->alarm, w->cli, w->scorer.model, NULL, err);
     if (status != REEF_OK || !w->explains) return status;
-    status = reef_learned_text_read(&w->learned, w->scorer.model, store, err);
-    if (status == REEF_OK) w->nearest = reef_nearest_new(w->learned.bytes, w->learned.count);
-    return status;
+    reef_learned_text_read(&w->learned, w->scorer.model);
+    w->nearest = reef_nearest_new(w->learned.bytes, w->learned.count);
+    return REEF_OK;
 }
 
 reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
@@ -469,7 +469,7 @@ reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
     // The input first: a missing file is found before the model is loaded.
     if (status == REEF_OK) status = open_input(&w, &given, err);
     if (status == REEF_OK) status = scorer_open(&w.scorer, cli, pool.store, err);
-    if (status == REEF_OK) status = read_learned(&w, pool.store, err);
+    if (status == REEF_OK) status = read_learned(&w, err);
     if (status == REEF_OK) {
         reef_usual_init(&w.usual, (size_t)given.window, given.threshold);
         w.surprise = reef_cli_alloc(LINE_BYTES_MAX, sizeof(*w.surprise));

@@ -163,26 +163,18 @@ REEF_MUST_CHECK reef_status reef_score_model_open(reef_model **out,
 //
 // The text that a pool keeps of what it has learned, and how surprising it was.
 //
-// A context memory keeps the end of its stream. A pool without memories has its reservoir, a sample
-// of windows of the stream. Of either at most REEF_SCORED_TEXT_BYTES_MAX are read.
+// A context memory keeps the end of its stream. At most REEF_SCORED_TEXT_BYTES_MAX are read.
 
-/** Whole lines, part by part: of a memory each, or of a window of the reservoir. */
+/** Whole lines, part by part: of a memory each. */
 typedef struct reef_learned_text {
     uint8_t *bytes; // (count)
     size_t count;
     size_t *ends; // (part_count) where each part ends, behind a newline
     size_t part_count, part_capacity;
-    bool is_sampled; // windows of the reservoir
 } reef_learned_text;
 
-/**
- * What the state keeps; with no part where that is nothing. Release with
- * reef_learned_text_release, on failure too.
- */
-REEF_MUST_CHECK reef_status reef_learned_text_read(reef_learned_text *out,
-                                                   const reef_model *model,
-                                                   reef_store *store,
-                                                   reef_error *err);
+/** What the state keeps; with no part where that is nothing. */
+void reef_learned_text_read(reef_learned_text *out, const reef_model *model);
 void reef_learned_text_release(reef_learned_text *text); // accepts zeros
 
 // ---- learned_text.c: alarms ---------------------------------------------------------------------
@@ -212,8 +204,7 @@ REEF_MUST_CHECK reef_status reef_alarm_read(reef_alarm *out,
  */
 REEF_MUST_CHECK reef_status reef_alarm_set(reef_alarm *alarm,
                                            const reef_cli_call *cli,
-                                           reef_model *model,
-                                           reef_store *store,
+                                           const reef_model *model,
                                            const regex_t *sessions,
                                            reef_error *err);
 /** The threshold, and how many alarms there were, as JSON. */

@@ -2,9 +2,6 @@
 //
 //   database   key             payload
 //   tensors    NAME            floats of the tensor; of an open generation their averages, if any
-//              gate            bias, decay, start, threshold, leak, detect, prior: 7 floats;
-//                              neither generation 0 nor a layer has gates
-//              gate_weights    (4, 65536) floats
 //   moments    NAME            adam_m, adam_v; with averages then the weights that training moves
 //              layer, block    adam_m (rows, R), adam_v (rows, R); with averages then the rows that
 //                              training moves (rows, R); counts (rows) uint32
@@ -16,8 +13,6 @@
 //                              commit leaves what they grew by (usage_windows.c)
 //   memory                     see checkpoint_memory.c
 //   visits                     see checkpoint_visits.c
-//   reservoir  slot            see reservoir.c
-//
 //
 // Blocks are reef_block_rows(R * 4) experts everywhere, whatever the type of their rows; the last
 // one of a layer is shorter.
@@ -42,7 +37,6 @@ reef_status reef_checkpoint_open(reef_txn *txn,
     // transaction.
     if (status == REEF_OK) status = reef_generation_put(txn, &generation->info, err);
     if (status == REEF_OK) status = reef_checkpoint_put_tensors(txn, generation, err);
-    if (status == REEF_OK) status = reef_checkpoint_put_gate(txn, generation, err);
     if (status == REEF_OK)
         status = reef_checkpoint_put_tensor_moments(txn, generation, buffer, err);
     if (status == REEF_OK)
@@ -119,7 +113,6 @@ reef_status reef_checkpoint_sealed(reef_txn *txn,
     info.sealed = false;
     reef_status status = reef_generation_put(txn, &info, err);
     if (status == REEF_OK) status = reef_checkpoint_put_tensors(txn, generation, err);
-    if (status == REEF_OK) status = reef_checkpoint_put_gate(txn, generation, err);
     if (status == REEF_OK)
         status = reef_checkpoint_put_experts(txn, config, generation, unix_ms, NULL, err);
     if (status == REEF_OK) status = reef_checkpoint_put_memory(txn, generation, err);
@@ -180,7 +173,6 @@ static reef_status read_records(reef_generation *generation,
     // page faults would otherwise be the slow part of opening.
     if (status == REEF_OK && trains) touch_rows(generation, workers);
     if (status == REEF_OK) status = reef_checkpoint_read_tensors(txn, records, generation, err);
-    if (status == REEF_OK) status = reef_checkpoint_read_gate(txn, records, generation, err);
     if (status == REEF_OK && trains)
         status = reef_checkpoint_read_tensor_moments(txn, records, generation, buffer, err);
     if (status == REEF_OK && !maps_rows)

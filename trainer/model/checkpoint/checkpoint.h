@@ -95,6 +95,4 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_packed(
 REEF_MUST_CHECK reef_status reef_checkpoint_put_visits(
     reef_txn *txn, uint32_t holder, reef_visit *const *visits, size_t count, reef_error *err);
 
-#define REEF_GATE_VALUES 7 // floats of a gate as they are stored: see reef_checkpoint_put_gate
-
 #endif

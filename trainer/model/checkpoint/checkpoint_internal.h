@@ -1,7 +1,7 @@
 // The inside of checkpoint.h, shared by the files that write and read the records of a generation:
 //
 //   checkpoint.c           a generation as a whole; how each record is laid out
-//   checkpoint_tensors.c   dense tensors, their moments, its gate
+//   checkpoint_tensors.c   dense tensors, their moments
 //   checkpoint_experts.c   blocks of experts: rows, moments, flags, usage
 //   checkpoint_memory.c    its context memory
 //   checkpoint_slices.c    a large one, slice by slice
@@ -60,14 +60,6 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_moments(reef_txn *txn,
                                                          size_t floats,
                                                          bool averaged,
                                                          reef_error *err);
-
-REEF_MUST_CHECK reef_status reef_checkpoint_put_gate(reef_txn *txn,
-                                                     const reef_generation *generation,
-                                                     reef_error *err);
-REEF_MUST_CHECK reef_status reef_checkpoint_read_gate(reef_txn *txn,
-                                                      uint32_t records,
-                                                      reef_generation *generation,
-                                                      reef_error *err);
 
 // checkpoint_memory.c
 

@@ -1,7 +1,6 @@
-// Dense tensors of a generation, their moments, and its gate, as records.
+// Dense tensors of a generation and their moments, as records.
 #include "checkpoint_internal.h"
 
-#include <math.h>
 #include <string.h>
 
 static reef_status put_floats(reef_txn *txn,
@@ -116,54 +115,4 @@ reef_status reef_checkpoint_read_tensor_moments(
         memcpy(tensor->data, buffer + 2 * tensor->count, bytes);
     }
     return REEF_OK;
-}
-
-// ---- the gate -----------------------------------------------------------------------------------
-
-reef_status reef_checkpoint_put_gate(reef_txn *txn,
-                                     const reef_generation *generation,
-                                     reef_error *err) {
-    uint32_t g = generation->info.generation;
-    // Generation 0 has no gate, and neither has a generation of a layer.
-    if (g == 0 || generation->gate.weights == NULL) return REEF_OK;
-    const reef_gate *gate = &generation->gate;
-    float values[REEF_GATE_VALUES] = {
-        gate->bias,      gate->decay,           gate->start,
-        gate->threshold, generation->gate_leak, generation->gate_detect,
-        gate->prior};
-    reef_status status = put_floats(txn, g, "gate", values, REEF_GATE_VALUES, err);
-    if (status != REEF_OK) return status;
-    return put_floats(txn, g, "gate_weights", gate->weights, REEF_GATE_WEIGHTS, err);
-}
-
-static void set_gate(reef_generation *generation, const float values[REEF_GATE_VALUES]) {
-    generation->gate.bias = values[0];
-    generation->gate.decay = values[1];
-    generation->gate.start = values[2];
-    generation->gate.threshold = values[3];
-    generation->gate_leak = values[4];
-    generation->gate_detect = values[5];
-    generation->gate.prior = values[6];
-}
-
-reef_status reef_checkpoint_read_gate(reef_txn *txn,
-                                      uint32_t records,
-                                      reef_generation *generation,
-                                      reef_error *err) {
-    if (generation->info.generation == 0 || generation->gate.weights == NULL) return REEF_OK;
-    float values[REEF_GATE_VALUES];
-    reef_status status = read_floats(txn, records, "gate", values, REEF_GATE_VALUES, err);
-    if (status != REEF_OK) return status;
-    set_gate(generation, values);
-    return read_floats(txn, records, "gate_weights", generation->gate.weights, REEF_GATE_WEIGHTS,
-                       err);
-}
-
-reef_status reef_gate_leak_read(reef_txn *txn, uint32_t generation, double *out, reef_error *err) {
-    float values[REEF_GATE_VALUES];
-    *out = (double)NAN;
-    reef_status status = read_floats(txn, generation, "gate", values, REEF_GATE_VALUES, err);
-    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
-    if (status == REEF_OK) *out = (double)values[4];
-    return status;
 }

@@ -47,12 +47,9 @@ static uint8_t draw_byte(const float *logits, const reef_sampling *sampling, uin
     return candidates[kept - 1].byte;
 }
 
-// The window that is being continued. Its gates decide again for every byte, from their state
-// before it.
+// The window that is being continued.
 typedef struct growing {
-    reef_gating gating; // at the first byte
-    reef_gating moving; // scratch
-    uint8_t *bytes;     // (T)
+    uint8_t *bytes; // (T)
     size_t length;
     float net[REEF_VOCAB]; // what the net says of the next byte
 } growing;
@@ -62,10 +59,6 @@ static void append_byte(reef_model *model, growing *text, uint8_t byte) {
     size_t T = model->network.config.context;
     if (text->length == T) {
         size_t keep = T / 2, gone = T - keep;
-        // What leaves the window has moved the gates for good; they are advanced over it once,
-        // here.
-        reef_batch batch;
-        reef_model_decide(model, &text->gating, text->bytes, gone, text->bytes + gone, &batch);
         memmove(text->bytes, text->bytes + gone, keep);
         text->length = keep;
     }
@@ -73,18 +66,15 @@ static void append_byte(reef_model *model, growing *text, uint8_t byte) {
 }
 
 static reef_status next_logits(reef_model *model,
-                               growing *text,
+                               const growing *text,
                                const float **out,
                                reef_error *err) {
     *out = model->acts.logits + (text->length - 1) * REEF_VOCAB;
-    reef_batch batch;
-    reef_status status = reef_gating_copy(&text->moving, &text->gating, err);
-    if (status != REEF_OK) return status;
     if (model->network.config.net_share > 0.0f)
-        return reef_model_run(model, &text->moving, text->bytes, text->length, NULL, err);
+        return reef_model_run(model, reef_recall_net(&model->recall, &model->network), text->bytes,
+                              text->length, NULL, err);
     // Without a net all bytes are alike, until a memory says more.
     memset(model->acts.logits + (text->length - 1) * REEF_VOCAB, 0, REEF_VOCAB * sizeof(float));
-    reef_model_decide(model, &text->moving, text->bytes, text->length, NULL, &batch);
     return REEF_OK;
 }
 
@@ -115,9 +105,8 @@ static reef_status recall_logits(
     memcpy(p, logits, REEF_VOCAB * sizeof(*p));
     reef_softmax(REEF_VOCAB, p);
     memcpy(text->net, p, sizeof(text->net));
-    reef_status status =
-        reef_recall_distribution(&model->recall, &model->network, model->fire, model->stride,
-                                 text->length - 1, tokens_of_net(model, text), p, err);
+    reef_status status = reef_recall_distribution(&model->recall, &model->network,
+                                                  tokens_of_net(model, text), p, err);
     for (size_t v = 0; v < REEF_VOCAB; v++) p[v] = logf(p[v]);
     return status;
 }
@@ -130,11 +119,7 @@ static reef_status recall_byte(reef_model *model,
     reef_net_prediction prediction;
     double loss = 0.0;
     reef_net_predict_byte(text->net, byte, tokens_of_net(model, text), &prediction);
-    const reef_recall_piece piece = {.bytes = &byte,
-                                     .count = 1,
-                                     .fire = model->fire + text->length - 1,
-                                     .stride = model->stride,
-                                     .net = &prediction};
+    const reef_recall_piece piece = {.bytes = &byte, .count = 1, .net = &prediction};
     return reef_recall_read(&model->recall, &model->network, &piece, &loss, err);
 }
 
@@ -149,9 +134,7 @@ reef_status reef_model_generate(reef_model *model,
     if (status != REEF_OK) return status;
     size_t T = model->network.config.context;
     growing text = {.bytes = calloc(T, 1)};
-    status = reef_gating_init(&text.gating, &model->network, err);
-    if (status == REEF_OK && text.bytes == NULL)
-        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to generate");
+    if (text.bytes == NULL) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to generate");
     if (status != REEF_OK) goto cleanup;
     // An empty prompt begins like a line: something has to be read before a byte can be predicted.
     if (prompt_bytes == 0) append_byte(model, &text, '\n');
@@ -177,8 +160,6 @@ reef_status reef_model_generate(reef_model *model,
     }
 
 cleanup:
-    reef_gating_release(&text.gating);
-    reef_gating_release(&text.moving);
     free(text.bytes);
     return status;
 }

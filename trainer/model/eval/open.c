@@ -112,19 +112,14 @@ static size_t pass_windows(const reef_config *config) {
 static reef_status prepare_language(reef_model *model, reef_error *err) {
     const reef_config *config = &model->network.config;
     // Several windows per pass keep all threads busy; their number changes no bit.
-    size_t windows = pass_windows(config), G = model->network.generation_count;
+    size_t windows = pass_windows(config);
     reef_status status = reef_activations_init(&model->acts, config, windows, false, err);
     if (status != REEF_OK) return status;
     model->acts.prefetch = model->residency.prefetch;
     model->stride = windows * config->context;
     model->tokens = calloc(model->stride, 1);
     model->targets = calloc(model->stride, 1);
-    // Firing and margins are kept for all generations, row by row.
-    model->fire = calloc(G, model->stride);
-    model->margins = calloc(G * model->stride, sizeof(*model->margins));
-    if (model->tokens != NULL && model->targets != NULL && model->fire != NULL &&
-        model->margins != NULL)
-        return REEF_OK;
+    if (model->tokens != NULL && model->targets != NULL) return REEF_OK;
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for windows of %u tokens",
                      config->context);
 }
@@ -266,8 +261,6 @@ void reef_model_close(reef_model *model) {
     reef_thread_pool_free(model->workers);
     free(model->tokens);
     free(model->targets);
-    free(model->fire);
-    free(model->margins);
     free(model);
 }
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE 4096     // bytes that one generation answers in one call
 #define RECENT 16      // bytes before a surprise that vote on who is asked
 #define VOTES_UNTIL 64 // bytes after one, and who runs has been found
 // While the text is of one kind few others are asked, and those alone that have nearly as many
@@ -35,7 +34,6 @@ void reef_recall_release(reef_recall *recall) {
     free(recall->read);
     free(recall->answered);
     free(recall->text);
-    free(recall->bits);
     reef_kind_vote_free(recall->vote);
     *recall = (reef_recall){.reading = recall->reading};
 }
@@ -51,9 +49,8 @@ reef_status reef_recall_begin(reef_recall *recall, const reef_network *network, 
         recall->read = calloc(count, sizeof(*recall->read));
         recall->answered = calloc(count, sizeof(*recall->answered));
         recall->text = malloc(2 * (size_t)PASSED_MAX);
-        recall->bits = calloc(PIECE, sizeof(*recall->bits));
         if (recall->sessions == NULL || recall->begun == NULL || recall->read == NULL ||
-            recall->answered == NULL || recall->text == NULL || recall->bits == NULL) {
+            recall->answered == NULL || recall->text == NULL) {
             reef_recall_release(recall);
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to read a text");
         }
@@ -167,15 +164,6 @@ static void keep_text(reef_recall *recall, const uint8_t *bytes, size_t count) {
     recall->kept += count;
 }
 
-// ---- a gate says who answers --------------------------------------------------------------------
-
-// The newest generation that fires on byte i, else the first.
-static size_t answering(const reef_network *network, const uint8_t *fire, size_t stride, size_t i) {
-    size_t g = fire == NULL ? 0 : network->generation_count - 1;
-    while (g > 0 && !fire[g * stride + i]) g--;
-    return g;
-}
-
 void reef_answers_set(const reef_answers *out, size_t from, size_t to, uint32_t kind) {
     if (out->kinds == NULL) return;
     for (size_t i = from * out->width; i < to * out->width; i++) {
@@ -185,39 +173,12 @@ void reef_answers_set(const reef_answers *out, size_t from, size_t to, uint32_t 
     }
 }
 
-static reef_status read_by_gates(reef_recall *recall,
-                                 const reef_network *network,
-                                 const reef_recall_piece *piece,
-                                 double *losses,
-                                 reef_error *err) {
-    for (size_t at = 0, end; at < piece->count; at = end) {
-        size_t g = answering(network, piece->fire, piece->stride, at);
-        // Runs of bytes that one generation answers are read in one call.
-        for (end = at + 1; end < piece->count && end - at < PIECE; end++)
-            if (answering(network, piece->fire, piece->stride, end) != g) break;
-        reef_memory_session *session;
-        reef_status status = session_of(recall, network, g, &session, err);
-        if (status == REEF_OK && session != NULL) {
-            status = reef_memory_session_read(session, piece->bytes + at, end - at,
-                                              piece->net == NULL ? NULL : piece->net + at,
-                                              recall->bits, err);
-            recall->read[g] = recall->length + (end - at);
-            recall->answered[g] += (double)(end - at);
-            for (size_t i = at; status == REEF_OK && i < end; i++)
-                losses[i] = (double)recall->bits[i - at] * REEF_LN2;
-        }
-        if (status != REEF_OK) return status;
-        reef_answers_set(&piece->answers, at, end,
-                         reef_generation_kind(&network->generations[g]->info));
-        keep_text(recall, piece->bytes + at, end - at);
-    }
-    return REEF_OK;
-}
+// ---- who answers --------------------------------------------------------------------------------
 
-// ---- the posterior says who answers -------------------------------------------------------------
-
-bool reef_recall_uses_posterior(const reef_network *network) {
-    return network->config.boundaries == REEF_BOUNDARIES_CONTEXTS;
+size_t reef_recall_net(const reef_recall *recall, const reef_network *network) {
+    const reef_posterior *p = &recall->posterior;
+    if (!reef_recall_answers(network)) return network->generation_count - 1;
+    return p->length == 0 ? 0 : reef_network_net_of(network, p->kinds[reef_posterior_likeliest(p)]);
 }
 
 static bool has_memory(const reef_network *network, size_t g) {
@@ -391,11 +352,11 @@ static void tell_posterior(const reef_answers *out, size_t i, const reef_posteri
     }
 }
 
-static reef_status read_by_posterior(reef_recall *recall,
-                                     const reef_network *network,
-                                     const reef_recall_piece *piece,
-                                     double *losses,
-                                     reef_error *err) {
+static reef_status read_piece(reef_recall *recall,
+                              const reef_network *network,
+                              const reef_recall_piece *piece,
+                              double *losses,
+                              reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < piece->count; i++) {
         const reef_posterior *p = &recall->posterior;
@@ -420,9 +381,7 @@ reef_status reef_recall_read(reef_recall *recall,
         reef_status status = reef_recall_begin(recall, network, err);
         if (status != REEF_OK) return status;
     }
-    return reef_recall_uses_posterior(network)
-               ? read_by_posterior(recall, network, piece, losses, err)
-               : read_by_gates(recall, network, piece, losses, err);
+    return read_piece(recall, network, piece, losses, err);
 }
 
 static reef_status add_distribution(reef_memory_session *session,
@@ -437,29 +396,17 @@ static reef_status add_distribution(reef_memory_session *session,
     return status;
 }
 
-reef_status reef_recall_distribution(reef_recall *recall,
-                                     const reef_network *network,
-                                     const uint8_t *fire,
-                                     size_t stride,
-                                     size_t i,
-                                     uint16_t tokens,
-                                     float *p,
-                                     reef_error *err) {
+reef_status reef_recall_distribution(
+    reef_recall *recall, const reef_network *network, uint16_t tokens, float *p, reef_error *err) {
     double sum[REEF_VOCAB] = {0};
     reef_memory_session *session = NULL;
     reef_status status = REEF_OK;
     const reef_posterior *posterior = &recall->posterior;
-    if (!reef_recall_uses_posterior(network)) {
-        status = session_of(recall, network, answering(network, fire, stride, i), &session, err);
-        if (status != REEF_OK || session == NULL) return status;
-        status = add_distribution(session, 1.0, p, tokens, sum, err);
-    } else {
-        status = choose_running(recall, network, err); // as when the byte is read
-        for (size_t k = 0; status == REEF_OK && k < posterior->running; k++) {
-            status = running_session(recall, network, k, &session, err);
-            if (status == REEF_OK)
-                status = add_distribution(session, posterior->weights[k], p, tokens, sum, err);
-        }
+    status = choose_running(recall, network, err); // as when the byte is read
+    for (size_t k = 0; status == REEF_OK && k < posterior->running; k++) {
+        status = running_session(recall, network, k, &session, err);
+        if (status == REEF_OK)
+            status = add_distribution(session, posterior->weights[k], p, tokens, sum, err);
     }
     for (size_t v = 0; status == REEF_OK && v < REEF_VOCAB; v++) p[v] = (float)sum[v];
     return status;

@@ -1,7 +1,6 @@
 // What the context memories of a model predict of a text, with its net as one more input.
 //
-// Gates choose the generation that answers a byte, or a few kinds answer it together, each by how
-// well it predicted so far (posterior.h). Their memories predict the byte and, in a session, learn
+// A few kinds answer a byte together, each by how well it predicted so far (posterior.h). Their memories predict the byte and, in a session, learn
 // it; for the other memories the byte passes by. All sessions are reset for each text, so that
 // predictions are a function of the state and the text.
 #ifndef REEF_RECALL_H
@@ -25,8 +24,6 @@ typedef struct reef_recall {
     uint64_t length;                // of the text so far
     uint8_t *text;                  // owned: of it the last `kept` bytes
     size_t kept;
-    float *bits; // scratch
-    // Where a posterior says who answers:
     reef_posterior posterior;
     uint64_t chosen_for;                  // byte that the running kinds were chosen for, from 1 on
     reef_kind_vote *vote;                 // owned; NULL: not needed yet
@@ -37,9 +34,6 @@ typedef struct reef_recall {
 typedef struct reef_recall_piece {
     const uint8_t *bytes; // (count)
     size_t count;
-    // (generations, stride) 1 at fire[g * stride + i]: generation g fires on byte i; or NULL
-    const uint8_t *fire;
-    size_t stride;
     const reef_net_prediction *net; // (count) of the net; NULL: it has not been asked
     reef_answers answers;           // zeros, or (count): written; which kinds answered byte i
 } reef_recall_piece;
@@ -66,7 +60,7 @@ void reef_recall_set_reading(reef_recall *recall, reef_memory_reading reading);
 bool reef_recall_inputs(const reef_recall *recall, double *shares, double *hits);
 
 /**
- * Which part of the text each generation's memory answered, where a posterior said who.
+ * Which part of the text each generation's memory answered.
  *
  * shares  (generation_count) written; zeros before the first byte
  */
@@ -75,8 +69,11 @@ void reef_recall_shares(const reef_recall *recall, double *shares);
 /** Is there a memory to ask? */
 bool reef_recall_answers(const reef_network *network);
 
-/** Does a posterior say who answers? Else gates do: the newest that fires, else the first. */
-bool reef_recall_uses_posterior(const reef_network *network);
+/**
+ * The generation that the net answers what comes next with: the newest of the kind that is likeliest
+ * by now. 0 before the first byte; the newest of all where no memory answers.
+ */
+size_t reef_recall_net(const reef_recall *recall, const reef_network *network);
 
 /**
  * Read more of the text.
@@ -94,17 +91,10 @@ REEF_MUST_CHECK reef_status reef_recall_read(reef_recall *recall,
 /**
  * Probabilities of the byte after all that was read, and what they are without a memory otherwise.
  *
- * fire, stride, i  see reef_recall_piece
- * tokens           that the net has in its window
- * p                (256) in: of the net; out: with the memory's help
+ * tokens  that the net has in its window
+ * p       (256) in: of the net; out: with the memory's help
  */
-REEF_MUST_CHECK reef_status reef_recall_distribution(reef_recall *recall,
-                                                     const reef_network *network,
-                                                     const uint8_t *fire,
-                                                     size_t stride,
-                                                     size_t i,
-                                                     uint16_t tokens,
-                                                     float *p,
-                                                     reef_error *err);
+REEF_MUST_CHECK reef_status reef_recall_distribution(
+    reef_recall *recall, const reef_network *network, uint16_t tokens, float *p, reef_error *err);
 
 #endif

@@ -174,21 +174,6 @@ static bool add_dense(tensor_groups *parts,
     return true;
 }
 
-static bool add_gate(tensor_groups *parts, uint32_t generation) {
-    tensor_group *part = add_group(parts, generation, "gate");
-    if (part == NULL) return false;
-    part->tensor.rank = 1;
-    part->tensor.shape[0] = REEF_GATE_VALUES;
-    name_tensor(parts, part);
-    part = add_group(parts, generation, "gate_weights");
-    if (part == NULL) return false;
-    part->tensor.rank = 2;
-    part->tensor.shape[0] = REEF_GATE_ORDERS;
-    part->tensor.shape[1] = REEF_GATE_BUCKETS;
-    name_tensor(parts, part);
-    return true;
-}
-
 // What a layer's blocks hold of each expert, and which part of it is a tensor.
 typedef struct column {
     const char *name;
@@ -279,7 +264,6 @@ static reef_status add_generation(tensor_groups *parts,
                                   uint32_t number,
                                   reef_error *err) {
     bool ok = add_dense(parts, config, generation, number);
-    if (ok && number > 0 && generation->gate.weights != NULL) ok = add_gate(parts, number);
     for (uint32_t l = 0; ok && l < config->layers; l++)
         if (generation->expert_tables[l].expert_count > 0)
             ok = add_layer(parts, config, generation, number, l);

@@ -142,10 +142,10 @@ reef_status reef_generation_new(reef_generation **out,
                                 reef_row_division division,
                                 reef_error *err) {
     *out = NULL;
-    reef_status status = REEF_ERR_NO_MEMORY;
+    reef_status status = REEF_OK;
     reef_generation *generation = calloc(1, sizeof(*generation));
     if (generation == NULL)
-        return reef_fail(err, status, "no memory for generation %u", info->generation);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for generation %u", info->generation);
     generation->info = *info;
     generation->open = !info->sealed;
     generation->division = division;
@@ -178,8 +178,6 @@ reef_status reef_generation_new(reef_generation **out,
         status = allocate_folded(generation, config, err);
         if (status != REEF_OK) goto cleanup;
     }
-    status = reef_config_has_gates(config) ? reef_gate_init(&generation->gate, err) : REEF_OK;
-    if (status != REEF_OK) goto cleanup;
     *out = generation;
     generation = NULL; // the caller owns it now
 
@@ -213,7 +211,6 @@ void reef_generation_free(reef_generation *generation) {
     if (generation == NULL) return;
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
         release_tables(&generation->expert_tables[l]);
-    reef_gate_release(&generation->gate);
     reef_generation_memory_release(&generation->memory);
     reef_generation_release_visits(generation);
     free(generation->merged_values);
@@ -250,8 +247,6 @@ void reef_expert_table_row_read(
 }
 
 // ---- copying ------------------------------------------------------------------------------------
-//
-// What one generation takes over from another: tensors, gate.
 
 void reef_generation_copy_tensors(reef_generation *to, const reef_generation *from, bool moments) {
     for (size_t i = 0; i < to->tensor_count; i++) {
@@ -298,6 +293,13 @@ void reef_network_release(reef_network *network) {
         reef_generation_free(network->generations[g]);
     free(network->generations);
     *network = (reef_network){0};
+}
+
+size_t reef_network_net_of(const reef_network *network, uint32_t kind) {
+    size_t newest = kind;
+    for (size_t g = kind; g < network->generation_count; g++)
+        if (reef_generation_kind(&network->generations[g]->info) == kind) newest = g;
+    return newest;
 }
 
 uint64_t reef_network_parameter_count(const reef_network *network) {

@@ -87,11 +87,9 @@ typedef struct reef_generation {
     float *merged_values; // owned; NULL: not made
     bool merged_is_fresh; // made of the parameters as they are
     reef_expert_table expert_tables[REEF_LAYER_COUNT_MAX];
-    reef_gate gate; // generations >= 1
     reef_generation_memory memory;
     reef_visit *visits; // owned: what of older kinds is sealed with it, until it is stored
     size_t visit_count;
-    float gate_leak, gate_detect; // measured by the gate's last fit
 } reef_generation;
 
 typedef struct reef_network {
@@ -130,7 +128,7 @@ void reef_generation_initialise(reef_generation *generation,
 
 /**
  * The sealed twin of an open generation: batch norm folded, rows of experts as `dtype` (REEF_F32,
- * or REEF_I8: each value rounded once). Experts, flags, usage and gate move over; `open`
+ * or REEF_I8: each value rounded once). Experts, flags and usage move over; `open`
  * is only good for reef_generation_free afterwards.
  */
 REEF_MUST_CHECK reef_status reef_generation_make_sealed(reef_generation **out,
@@ -187,6 +185,8 @@ REEF_MUST_CHECK reef_status reef_network_append(reef_network *network,
                                                 reef_error *err);
 void reef_network_release(reef_network *network);
 uint64_t reef_network_parameter_count(const reef_network *network);
+/** The newest generation that learns with its net what generation `kind` began. */
+size_t reef_network_net_of(const reef_network *network, uint32_t kind);
 
 /** out[0 .. count - 1]: values from `from` on of row n, here and in reach (see residency.h). */
 void reef_expert_table_row_read(

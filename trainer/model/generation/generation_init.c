@@ -162,16 +162,6 @@ static void copy_row_averages(reef_generation *to, const reef_generation *from) 
     }
 }
 
-static void copy_gate(reef_generation *to, const reef_generation *from) {
-    to->gate_leak = from->gate_leak;
-    to->gate_detect = from->gate_detect;
-    if (from->gate.weights == NULL) return;
-    float *weights = to->gate.weights;
-    reef_floats_copy(weights, from->gate.weights, REEF_GATE_WEIGHTS);
-    to->gate = from->gate;
-    to->gate.weights = weights;
-}
-
 reef_status reef_generation_grow(reef_generation **out,
                                  const reef_generation *open,
                                  const reef_config *config,
@@ -208,7 +198,6 @@ reef_status reef_generation_grow(reef_generation **out,
     reef_generation_average_reset(grown); // of new rows and sub-keys
     copy_row_averages(grown, open);
     reef_generation_copy_tensors(grown, open, true);
-    copy_gate(grown, open);
     *out = grown;
     return REEF_OK;
 }

@@ -4,14 +4,6 @@
 #include <assert.h>
 #include <string.h>
 
-static void move_gate(reef_generation *to, reef_generation *from) {
-    reef_gate swap = to->gate;
-    to->gate = from->gate;
-    from->gate = swap;
-    to->gate_leak = from->gate_leak;
-    to->gate_detect = from->gate_detect;
-}
-
 // Everything of the experts but the optimiser's state, which stays behind to be freed. Rows of the
 // same type change hands; others are rounded into the sealed generation's own, and all of them are
 // dirty.
@@ -71,7 +63,6 @@ reef_status reef_generation_make_sealed(reef_generation **out,
         // Moved and not copied: the open generation gives its rows away.
         move_experts(&sealed->expert_tables[l], &open->expert_tables[l]);
     }
-    move_gate(sealed, open);
     reef_generation_memory_move(&sealed->memory, &open->memory);
     *out = sealed;
     return REEF_OK;

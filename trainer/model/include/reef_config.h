@@ -102,15 +102,6 @@ typedef struct reef_config {
     reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32" or "int8"
 } reef_config;
 
-/**
- * Do gates say which generations answer? Not in a layer, whose generations all take part, and not
- * where memories alone answer and say by themselves whose a text is.
- */
-static inline bool reef_config_has_gates(const reef_config *config) {
-    bool memories = config->boundaries == REEF_BOUNDARIES_CONTEXTS && !(config->net_share > 0.0f);
-    return config->model != REEF_MODEL_LAYER && !memories;
-}
-
 /** One PEER layer with nothing around it: see reef_layer.h. */
 static inline bool reef_config_is_layer(const reef_config *config) {
     return config->model == REEF_MODEL_LAYER;

@@ -37,7 +37,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_parse(const char *text,
  * Copy a state of the pool into memory; for a pool larger than that, see reef_model_options: then a
  * read transaction is kept as long as the model, and checksums of rows are not verified.
  *
- * as_of    NULL or "now": the last commit, every generation under its gate (task-free). A number g:
+ * as_of    NULL or "now": the last commit, all generations. A number g:
  *          generations 0 .. g, exactly the function the model was when g was sealed. The name of a
  *          snapshot, or the beginning of only one. A moment such as "yesterday": reef_state_at
  * options  NULL for the defaults
@@ -142,18 +142,15 @@ typedef struct reef_score {
     uint64_t bytes;       // tokens scored (all but the first): bytes
     double bits;          // total
     double bits_per_byte; // per token
-    // (generation count) or NULL: caller's; share of tokens on which each fired, or with
-    // `boundaries` `contexts` that each answered
+    // (generation count) or NULL: caller's; share of tokens that each kind answered
     double *fire_share;
-    // Caller's, or zeros: not asked for. Where gates decide, or no context memory answers, there is
-    // one candidate.
+    // Caller's, or zeros: not asked for. Where no context memory answers, there is one candidate.
     reef_answers answers;
 } reef_score;
 
 /**
- * Loss of a text, read as one stream in windows of the model's context, with gates updated along
- * it. Context memories adapt to it as they read, or as reef_model_set_reading says, and forget it
- * afterwards.
+ * Loss of a text, read as one stream in windows of the model's context. Context memories adapt to
+ * it as they read, or as reef_model_set_reading says, and forget it afterwards.
  * bytes  (count) whole tokens: here as in all questions to a model
  * bits   (tokens) or NULL: written; the surprise of each token given those before it in its window;
  *        bits[0] is 8: nothing came before.
@@ -285,7 +282,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_learned_read(reef_txn *txn,
                                                               uint64_t *out,
                                                               reef_error *err);
 
-/** Logits (tokens, 256) of every position, for tests and tools; same path as reef_model_score. */
+/**
+ * Logits (tokens, 256) of every position by the net alone, with the newest generation: for tests and
+ * tools.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_model_logits(
     reef_model *model, const uint8_t *bytes, size_t count, float *logits, reef_error *err);
 
@@ -310,26 +310,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_generate(reef_model *model,
                                                          size_t count,
                                                          const reef_sampling *sampling,
                                                          uint8_t *out,
-                                                         reef_error *err);
-
-/**
- * Visit what the reservoir holds, slot by slot: `bytes` of the stream, and the generation that was
- * trained on them.
- */
-typedef reef_status (*reef_window_visit)(
-    void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err);
-REEF_API REEF_MUST_CHECK reef_status reef_reservoir_scan(reef_txn *txn,
-                                                         reef_window_visit visit,
-                                                         void *context,
-                                                         reef_error *err);
-
-/**
- * Leakage of the gate of a text model's generation, measured by its last fit; NaN where it has
- * none.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_gate_leak_read(reef_txn *txn,
-                                                         uint32_t generation,
-                                                         double *out,
                                                          reef_error *err);
 
 /**

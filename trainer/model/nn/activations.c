@@ -47,7 +47,7 @@ static bool allocate_layer(reef_activations_layer *layer,
               floats(&layer->ffw_act, n * config->d_ffw);
     ok = ok && (!mixture || reef_moe_tape_init(&layer->moe, &acts->plans[0].moe, windows,
                                                acts->training, NULL) == REEF_OK);
-    return ok && (!acts->training || floats(&layer->retain_d_y, n * D));
+    return ok;
 }
 
 static bool allocate_backward(reef_activations *acts, const reef_config *config) {
@@ -85,11 +85,9 @@ reef_status reef_activations_init(reef_activations *acts,
          floats(&acts->norm_mean, n) && floats(&acts->norm_rstd, n) &&
          floats(&acts->logits, n * REEF_VOCAB) &&
          floats(&acts->window_scratch, n * reef_activations_width(config)) &&
-         floats(&acts->product_rows, n * reef_activations_width(config)) &&
          (acts->loss = calloc(n, sizeof(*acts->loss))) != NULL &&
          (config->context_memory == 0 ||
           (acts->predictions = calloc(n, sizeof(*acts->predictions))) != NULL) &&
-         (acts->fired = calloc(n, sizeof(*acts->fired))) != NULL &&
          (acts->window_active = calloc(windows_max, 1)) != NULL;
     ok = ok && (!training || allocate_backward(acts, config));
     if (ok) return REEF_OK;
@@ -100,10 +98,10 @@ reef_status reef_activations_init(reef_activations *acts,
 }
 
 static void release_layer(reef_activations_layer *layer) {
-    float *const all[] = {layer->x_in,    layer->norm1,      layer->norm1_mean, layer->norm1_rstd,
-                          layer->qkv,     layer->probs,      layer->attended,   layer->x_mid,
-                          layer->norm2,   layer->norm2_mean, layer->norm2_rstd, layer->ffw_in,
-                          layer->ffw_act, layer->retain_d_y};
+    float *const all[] = {layer->x_in,   layer->norm1,      layer->norm1_mean, layer->norm1_rstd,
+                          layer->qkv,    layer->probs,      layer->attended,   layer->x_mid,
+                          layer->norm2,  layer->norm2_mean, layer->norm2_rstd, layer->ffw_in,
+                          layer->ffw_act};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) free(all[i]);
     reef_moe_tape_release(&layer->moe);
 }
@@ -127,10 +125,10 @@ void reef_activations_release(reef_activations *acts) {
         release_layer(&acts->layers[l]);
     for (size_t g = 0; g < acts->generation_capacity; g++)
         release_tables(acts->expert_tables[g], acts->layer_sets);
-    float *const all[] = {
-        acts->x,          acts->norm,  acts->norm_mean,  acts->norm_rstd,      acts->logits,
-        acts->d_x,        acts->d_mid, acts->d_norm,     acts->d_qkv,          acts->d_probs,
-        acts->d_attended, acts->d_y,   acts->norm_grads, acts->window_scratch, acts->product_rows};
+    float *const all[] = {acts->x,          acts->norm,          acts->norm_mean,  acts->norm_rstd,
+                          acts->logits,     acts->d_x,           acts->d_mid,      acts->d_norm,
+                          acts->d_qkv,      acts->d_probs,       acts->d_attended, acts->d_y,
+                          acts->norm_grads, acts->window_scratch};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) free(all[i]);
     reef_expert_pairs_release(&acts->pairs);
     free(acts->layers);
@@ -139,7 +137,6 @@ void reef_activations_release(reef_activations *acts) {
     free(acts->loss);
     free(acts->predictions);
     free(acts->window_active);
-    free(acts->fired);
     *acts = (reef_activations){0};
 }
 
@@ -210,30 +207,10 @@ void reef_activations_forget_generation(reef_activations *acts, size_t g) {
     acts->expert_tables[g] = NULL;
 }
 
-const uint8_t *reef_batch_fire(const reef_batch *batch,
-                               const reef_config *config,
-                               size_t g,
-                               size_t window) {
-    return g == 0 ? NULL : batch->fire + g * batch->fire_stride + window * config->context;
-}
-
-bool reef_batch_retains(const reef_batch *batch, size_t window) {
-    return window >= batch->windows - batch->retain_windows;
-}
-
-// Does generation g fire for any, or for every, token of a window?
-static bool fires_any(const uint8_t *fire, size_t T) {
-    return fire == NULL || memchr(fire, 1, T) != NULL;
-}
-
-bool reef_activations_activate(reef_activations *acts, const reef_batch *batch, size_t g) {
-    bool any = false;
-    for (size_t w = 0; w < batch->windows; w++) {
-        acts->window_active[w] =
-            fires_any(reef_batch_fire(batch, acts->config, g, w), acts->config->context);
-        any = any || acts->window_active[w];
-    }
-    return any;
+size_t reef_batch_firing(const reef_batch *batch, size_t generations[REEF_FIRING_MAX]) {
+    generations[0] = 0;
+    generations[1] = batch->fires;
+    return batch->fires > 0 ? 2 : 1;
 }
 
 reef_expert_rows reef_activations_rows(const reef_activations *acts,
@@ -265,7 +242,6 @@ void reef_activations_run_experts(reef_activations *acts,
         .P = P,
         .indices =
             acts->expert_tables[g][acts->layer_sets == 1 ? 0 : l].tape.indices + first * T * P,
-        .active = reef_batch_fire(batch, acts->config, g, first),
     };
     if (in_place) reef_row_prefetch_start(acts->prefetch, &request);
     reef_split_run(ranks, workers, batch->windows, work, context);

@@ -14,14 +14,10 @@
 /** Windows of one pass. Row t of window w is row w * T + t everywhere. */
 typedef struct reef_batch {
     size_t windows;         // B'
-    size_t retain_windows;  // the last ones of them: old data that only feeds the retain term
     const uint8_t *tokens;  // (B', T) inputs
     const uint8_t *targets; // (B', T) next tokens
     const float *weight;    // (B', T) of the loss gradient, or NULL for no gradient
-    // (generation_count, windows_max, T) 1: the generation takes part; row 0 is ignored, and of the
-    // others at most one has a token
-    const uint8_t *fire;
-    size_t fire_stride; // bytes between generations in `fire`
+    size_t fires;           // the one later generation that takes part; 0: none does
 } reef_batch;
 
 /** Activations of one layer, kept for backward (evaluation uses one set for all layers). */
@@ -37,7 +33,6 @@ typedef struct reef_activations_layer {
     float *norm2_mean, *norm2_rstd; // (rows)
     float *ffw_in, *ffw_act;        // (rows, F) dense: before and after the activation
     reef_moe_tape moe;              // empty where no layer of the set is a mixture
-    float *retain_d_y; // (rows, D) gradient of the retain term; rows of retain windows only
 } reef_activations_layer;
 
 /** What one generation leaves in one layer. */
@@ -66,14 +61,12 @@ typedef struct reef_activations {
     double *loss;  // (rows) nats
     reef_net_prediction *predictions; // (rows) of the target, for a memory; NULL: pools without
     float *window_scratch;            // (rows, reef_activations_width)
-    float *product_rows;              // (rows, reef_activations_width) scratch of projection.c
-    uint32_t *fired;                  // (rows) the one later generation that fires; 0: none does
     // Gradients in backward; d_y is of what the experts of one generation add.
     float *d_x, *d_mid, *d_norm, *d_attended, *d_y; // (rows, D)
     float *d_qkv;                                   // (rows, 3*D)
     float *d_probs;                                 // (windows, REEF_ATTENTION_ROWS, T)
     float *norm_grads;                              // (windows, 4 * D)
-    uint8_t *window_active;                         // (windows)
+    uint8_t *window_active;                         // (windows) that a router's backward reads
     reef_expert_pairs pairs;                        // of the open generation
     reef_row_prefetch *prefetch; // not owned: fetches rows that are read in place; NULL if none are
     // The caller's to set: the ranks that share out the training passes from now on; NULL: this
@@ -100,8 +93,8 @@ typedef enum reef_activations_mode {
 /**
  * Losses (and with batch->weight the gradient of the logits) of a batch.
  *
- * The experts of generation 0 add to x in each layer, and those of the later generation that fires
- * on a token, if one does. Its corrections are added to the embedding and to all matrices.
+ * The experts of generation 0 add to x in each layer, and those of the later generation that fires,
+ * if one does. Its corrections are added to the embedding and to all matrices.
  *
  * Changes no parameter, but makes the merged matrices that are not fresh (reef_generation_merge),
  * so two passes of one network must not run at once.
@@ -121,17 +114,9 @@ REEF_MUST_CHECK reef_status reef_activations_prepare_generation(reef_activations
                                                                 size_t g,
                                                                 reef_error *err);
 
-/**
- * (T) of window `window`: where generation g takes part; NULL for generation 0, which always does.
- */
-const uint8_t *reef_batch_fire(const reef_batch *batch,
-                               const reef_config *config,
-                               size_t g,
-                               size_t window);
-/** Is window `window` old data, of the retain term? */
-bool reef_batch_retains(const reef_batch *batch, size_t window);
-/** Set window_active to the windows in which generation g fires at all; false when in none. */
-bool reef_activations_activate(reef_activations *acts, const reef_batch *batch, size_t g);
+/** The generations that take part in a batch, the oldest first: 0, and the one that fires. */
+#define REEF_FIRING_MAX 2
+size_t reef_batch_firing(const reef_batch *batch, size_t generations[REEF_FIRING_MAX]);
 /** x[t] += the embeddings of token t and of those before it in its window. */
 void reef_embed_token(
     const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t);
@@ -152,12 +137,6 @@ void reef_activations_run_experts(reef_activations *acts,
                                   uint32_t l,
                                   void (*work)(void *context, size_t window),
                                   void *context);
-/**
- * What a fired token of a window of old data weighs in the gradient of the retain term of one part
- * of the model.
- */
-float reef_retain_gradient_weight(const reef_config *config, const uint8_t *fire);
-#define REEF_RETAIN_FLOOR 1e-3f // added to the old output's squared norm, which divides
 /** The most floats that a token has in any array of a pass. */
 size_t reef_activations_width(const reef_config *config);
 /** Drop the tapes of generation g: it was sealed or has grown. */

@@ -60,23 +60,8 @@ static void reduce_norm(const backward_pass *b, float *d_scale, float *d_shift, 
     }
 }
 
-static reef_projection projection_of(const backward_pass *b, size_t w) {
-    return (reef_projection){.acts = b->acts, .network = b->network, .l = b->l, .w = w};
-}
-
-// Where the open generation takes part in a window; NULL: everywhere.
-static const uint8_t *open_fires(const backward_pass *b, size_t w) {
-    return reef_batch_fire(b->batch, b->acts->config, b->network->generation_count - 1, w);
-}
-
-// Rows of the window that the open generation's gradients are sums over: where it does not fire
-// they are zero.
-static void mask_rows(const backward_pass *b, size_t w, float *rows, size_t width) {
-    const uint8_t *fire = open_fires(b, w);
-    size_t T = b->acts->config->context;
-    rows += w * T * width;
-    for (size_t t = 0; fire != NULL && t < T; t++)
-        if (!fire[t]) memset(rows + t * width, 0, width * sizeof(*rows));
+static reef_projection projection_of(const backward_pass *b) {
+    return (reef_projection){.network = b->network, .fires = b->batch->fires, .l = b->l};
 }
 
 // ---- output head --------------------------------------------------------------------------------
@@ -93,7 +78,7 @@ static void head_window(void *context, size_t w) {
     reef_activations *acts = b->acts;
     const reef_weights *base = &b->network->generations[0]->weights;
     float *d_norm = acts->d_norm + row * D, *d_x = acts->d_x + row * D;
-    const reef_projection at = projection_of(b, w);
+    const reef_projection at = projection_of(b);
     reef_project_back(&at, REEF_W_HEAD, d_norm, acts->logits + row * REEF_VOCAB, false);
     float *grads = acts->norm_grads + w * 4 * D;
     memset(d_x, 0, T * D * sizeof(*d_x));
@@ -103,47 +88,10 @@ static void head_window(void *context, size_t w) {
                              acts->norm_rstd + row, base->norm_scale);
 }
 
-// Turn rows of the open generation's share of something into the gradient of their retain term:
-// rows that did not fire have none. `old` is what the older generations made of the same.
-static void retain_rows(
-    const backward_pass *b, size_t w, size_t width, float *rows, const float *old) {
-    const reef_config *config = b->acts->config;
-    size_t T = config->context;
-    const uint8_t *fire = open_fires(b, w);
-    float weight = reef_retain_gradient_weight(config, fire);
-    for (size_t t = 0; t < T; t++) {
-        float *row = rows + t * width;
-        float scale =
-            weight / (REEF_RETAIN_FLOOR + reef_dot(width, old + t * width, old + t * width));
-        for (size_t i = 0; i < width; i++) row[i] = fire[t] ? row[i] * scale : 0.0f;
-    }
-}
-
-// The open generation's logit gradient, in place: the unmasked one is not read any more. A window
-// of old data has no loss; what its delta of the head adds to the logits is held down instead.
-static void mask_logits_window(void *context, size_t w) {
-    const backward_pass *b = context;
-    const reef_config *config = b->acts->config;
-    size_t D = config->d_model, T = config->context, V = REEF_VOCAB, row = w * T;
-    float *d_logits = b->acts->logits + row * V;
-    if (reef_batch_retains(b->batch, w)) {
-        const float *norm = b->acts->norm + row * D;
-        float *old = window_scratch(b, w);
-        reef_gemm(false, false, T, V, D, 1.0f, norm, D, b->network->generations[0]->weights.head, V,
-                  0.0f, old, V);
-        reef_gemm(false, false, T, V, D, 1.0f, norm, D, b->open->weights.head, V, 0.0f, d_logits,
-                  V);
-        retain_rows(b, w, V, d_logits, old);
-        return;
-    }
-    mask_rows(b, w, b->acts->logits, V);
-}
-
 static void head_backward(backward_pass *b) {
     run_windows(b, head_window);
     if (b->first) gather_sums(b, 2 * b->acts->config->d_model);
     if (b->first) reduce_norm(b, b->open->grads.norm_scale, b->open->grads.norm_shift, 0);
-    run_windows(b, mask_logits_window);
     weight_gradients(b, 1,
                      &(reef_weight_product){b->acts->config->d_model, REEF_VOCAB,
                                             b->open->grads.head, b->acts->norm, b->acts->logits});
@@ -151,14 +99,12 @@ static void head_backward(backward_pass *b) {
 
 // ---- retrieved experts --------------------------------------------------------------------------
 
-// d_y of a generation's layer output: the residual gradient, for the open one plus the retain term.
+// d_y of a generation's layer output: the residual gradient.
 static void output_gradient_window(void *context, size_t w) {
     const backward_pass *b = context;
     const reef_config *config = b->acts->config;
     size_t count = (size_t)config->context * config->d_model, at = w * count;
     memcpy(b->acts->d_y + at, b->acts->d_x + at, count * sizeof(float));
-    if (b->g > 0 && b->network->generations[b->g]->open && reef_batch_retains(b->batch, w))
-        reef_axpy(count, b->acts->d_y + at, 1.0f, b->layer->retain_d_y + at);
 }
 
 static void experts_window(void *context, size_t w) {
@@ -167,28 +113,24 @@ static void experts_window(void *context, size_t w) {
     const reef_expert_shape *shape = &b->plan->experts;
     size_t D = shape->D, P = shape->P, T = config->context, row = w * T,
            at = row * reef_expert_hidden_values(shape);
-    if (!b->acts->window_active[w]) return;
     reef_activations_table *table = &b->acts->expert_tables[b->g][b->l];
     bool open = b->network->generations[b->g]->open;
     const reef_expert_rows rows = reef_activations_rows(b->acts, b->network, b->g, b->l);
     reef_experts_backward(shape, T, b->acts->d_norm + row * D, table->d_gate + row * P,
                           open ? table->factors + row * P * reef_expert_vectors(shape) : NULL,
                           b->acts->d_y + row * D, table->hidden + at, table->tape.indices + row * P,
-                          table->tape.gate + row * P, &rows,
-                          reef_batch_fire(b->batch, config, b->g, w));
+                          table->tape.gate + row * P, &rows, NULL);
 }
 
 static void update_experts(backward_pass *b, const reef_network_update *update) {
-    const reef_config *config = b->acts->config;
     const reef_expert_shape *shape = &b->plan->experts;
     reef_activations_table *tape = &b->acts->expert_tables[b->g][b->l];
     reef_expert_table *table = &b->open->expert_tables[b->l];
-    const uint8_t *fire = b->g == 0 ? NULL : reef_batch_fire(b->batch, config, b->g, 0);
     // Sorted by expert, all pairs of a row meet it while it is in cache: one pass adds up its
     // gradient and applies Adam, and no gradient of the pool is ever stored.
     double start = reef_seconds();
     reef_expert_pairs_sort(&b->acts->pairs, b->workers, b->rows, shape->P, tape->tape.indices,
-                           fire);
+                           NULL);
     reef_expert_update expert_update = {
         .adam = update->adam,
         .average_rate = update->average_rate,
@@ -238,35 +180,44 @@ static void gather_experts(const backward_pass *b) {
     number_experts(b, tape, end, b->batch->windows);
 }
 
+// The windows whose rows the router of a generation passes on: of an open one all, since its batch
+// statistics were of every row; of a sealed one this rank's.
+static const uint8_t *routed_windows(const backward_pass *b, bool open) {
+    reef_activations *acts = b->acts;
+    if (open || acts->ranks == NULL) return NULL;
+    memset(acts->window_active, 1, b->batch->windows);
+    reef_split_mask(acts->ranks, b->batch->windows, acts->window_active);
+    return acts->window_active;
+}
+
 static void generation_backward(backward_pass *b, const reef_network_update *update) {
     reef_activations *acts = b->acts;
     reef_generation *generation = b->network->generations[b->g];
-    if (!reef_activations_activate(acts, b->batch, b->g)) return;
-    // Its batch statistics were of every row, so every row gets a gradient through them.
-    if (generation->open) memset(acts->window_active, 1, b->batch->windows);
     reef_activations_table *tape = &acts->expert_tables[b->g][b->l];
     reef_router_shape shape = reef_plan_router(b->plan, generation->info.side);
     double start = reef_seconds();
     run_windows(b, output_gradient_window);
     reef_activations_run_experts(acts, acts->ranks, b->network, b->workers, b->batch, b->g, b->l,
                                  experts_window, b);
-    if (generation->open)
-        gather_experts(b);
-    else
-        reef_split_mask(acts->ranks, b->batch->windows, acts->window_active);
+    if (generation->open) gather_experts(b);
     double routed = reef_seconds();
     // Sealed routers only pass the gradient of x on.
     reef_router_backward(&shape, &generation->weights.routers[b->l],
                          generation->open ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED, b->workers,
-                         b->rows, b->layer->norm2, acts->window_active, &tape->tape, tape->d_gate,
-                         acts->d_norm, generation->open ? &generation->grads.routers[b->l] : NULL);
+                         b->rows, b->layer->norm2, routed_windows(b, generation->open), &tape->tape,
+                         tape->d_gate, acts->d_norm,
+                         generation->open ? &generation->grads.routers[b->l] : NULL);
     acts->seconds_experts += routed - start;
     acts->seconds_router += reef_seconds() - routed;
     if (generation->open && !update->freeze_experts) update_experts(b, update);
 }
 
 static void experts_backward(backward_pass *b, const reef_network_update *update) {
-    for (b->g = 0; b->g < b->network->generation_count; b->g++) generation_backward(b, update);
+    size_t firing[REEF_FIRING_MAX], count = reef_batch_firing(b->batch, firing);
+    for (size_t i = 0; i < count; i++) {
+        b->g = firing[i];
+        generation_backward(b, update);
+    }
 }
 
 // ---- feed-forward -------------------------------------------------------------------------------
@@ -276,14 +227,12 @@ static void dense_ffw_window(void *context, size_t w) {
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
     float *d_act = window_scratch(b, w);
-    const reef_projection at = projection_of(b, w);
+    const reef_projection at = projection_of(b);
     reef_project_back(&at, REEF_W_FFW_OUT, d_act, b->acts->d_x + row * D, false);
     // The tape's input of the activation becomes its gradient: it is not needed after this.
     float *in = b->layer->ffw_in + row * F;
     reef_gelu_backward(T * F, in, d_act, in);
     reef_project_back(&at, REEF_W_FFW_IN, b->acts->d_norm + row * D, in, true);
-    mask_rows(b, w, b->layer->ffw_act, F);
-    mask_rows(b, w, b->layer->ffw_in, F);
 }
 
 static void dense_ffw_backward(backward_pass *b) {
@@ -353,13 +302,11 @@ static void attend_window(void *context, size_t w) {
                              layer->norm2_rstd + row, block->norm2_scale);
     // The residual branch takes the gradient as it is.
     memcpy(d_mid, d_x, T * D * sizeof(*d_mid));
-    const reef_projection at = projection_of(b, w);
+    const reef_projection at = projection_of(b);
     reef_project_back(&at, REEF_W_OUT, d_attended, d_mid, false);
     reef_attention_backward(T, D, A, d_qkv, acts->d_probs + w * REEF_ATTENTION_ROWS * T, d_attended,
                             layer->qkv + row * 3 * D, layer->probs + w * A * T * T);
     reef_project_back(&at, REEF_W_QKV, d_norm, d_qkv, false);
-    mask_rows(b, w, acts->d_mid, D);
-    mask_rows(b, w, acts->d_qkv, 3 * D);
     // Adds to d_x, which holds the residual branch's gradient.
     reef_layer_norm_backward(T, D, d_x, b->first ? grads + 2 * D : NULL,
                              b->first ? grads + 3 * D : NULL, d_norm, layer->x_in + row * D,
@@ -391,9 +338,8 @@ static void embed_table(void *context, size_t back) {
     size_t D = config->d_model, T = config->context;
     float *d_table = b->open->grads.embedding + back * REEF_VOCAB * D;
     for (size_t w = 0; back < T && w < b->batch->windows; w++) {
-        const uint8_t *fire = open_fires(b, w);
         reef_embedding_backward(T - back, D, d_table, b->acts->d_x + (w * T + back) * D,
-                                b->batch->tokens + w * T, fire == NULL ? NULL : fire + back);
+                                b->batch->tokens + w * T);
     }
 }
 
@@ -401,35 +347,14 @@ static void embed_positions(const backward_pass *b) {
     const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context;
     float *d_position = b->open->grads.position;
-    for (size_t w = 0; w < b->batch->windows; w++) {
-        const uint8_t *fire = open_fires(b, w);
+    for (size_t w = 0; w < b->batch->windows; w++)
         for (size_t t = 0; t < T; t++)
-            if (fire == NULL || fire[t])
-                reef_axpy(D, d_position + t * D, 1.0f, b->acts->d_x + (w * T + t) * D);
-    }
-}
-
-// On old data the deltas of the embeddings are held down too.
-static void retain_embedding(const backward_pass *b, size_t w) {
-    const reef_config *config = b->acts->config;
-    size_t D = config->d_model, T = config->context;
-    const uint8_t *tokens = b->batch->tokens + w * T;
-    float *old = window_scratch(b, w), *share = b->acts->d_mid + w * T * D; // d_mid is free by now
-    memcpy(old, b->network->generations[0]->weights.position, T * D * sizeof(*old));
-    memcpy(share, b->open->weights.position, T * D * sizeof(*share));
-    for (size_t t = 0; t < T; t++) {
-        reef_embed_token(config, old, b->network->generations[0]->weights.embedding, tokens, t);
-        reef_embed_token(config, share, b->open->weights.embedding, tokens, t);
-    }
-    retain_rows(b, w, D, share, old);
-    reef_axpy(T * D, b->acts->d_x + w * T * D, 1.0f, share);
+            reef_axpy(D, d_position + t * D, 1.0f, b->acts->d_x + (w * T + t) * D);
 }
 
 static void embedding_backward(backward_pass *b) {
     const reef_config *config = b->acts->config;
     gather_rows(b, b->acts->d_x, config->d_model);
-    for (size_t w = b->batch->windows - b->batch->retain_windows; w < b->batch->windows; w++)
-        retain_embedding(b, w);
     reef_thread_pool_run(b->workers, reef_embedding_tables(config), embed_table, b);
     embed_positions(b);
 }
@@ -449,7 +374,7 @@ void reef_network_backward(reef_activations *acts,
         .first = network->generation_count == 1,
         .rows = batch->windows * acts->config->context,
     };
-    assert(b.open->open);
+    assert(b.open->open && batch->fires == network->generation_count - 1);
     // Forward read upwards: head, then each block from its end, then the embedding.
     head_backward(&b);
     for (b.l = network->config.layers; b.l-- > 0;) {

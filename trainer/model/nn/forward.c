@@ -4,26 +4,24 @@
 //   backbone     embedding, attention, dense networks and output head of generation 0
 //   weights      views of a generation's tensors; of a later one they are corrections, which are
 //                added to the backbone's
-//   gate         decides per token which later generation fires, that is, takes part in the token:
-//                one or none
+//   fires        takes part in a batch: of the later generations one or none, the caller says which
 //   open         the one generation that trains; all before it are sealed and never change
 //   folded       router of an open generation with the batch norm of its queries folded into their
 //                projection, by running statistics; a sealed one has no other router
 //   merged       copies of the backbone's matrices with one generation's corrections added: what a
-//                token is multiplied with for which that generation fires (projection.c)
+//                token is multiplied with where that generation fires (projection.c)
 //   side         sub-keys on each side of a router; side * side experts in the layer's table
 //   plan         shapes and kind of feed-forward network of one layer, from the configuration
 //   tape         what forward stores for backward
 //   layer set    one layer's memory in a pass: training has one for each layer, evaluation a single
 //                one that all layers use in turn
-//   retain window  window of old data in a training batch: only the penalty on changes reads it
 //   T D V        tokens of a window, width of the residual stream, vocabulary
 //   F A P        hidden units of a feed-forward network, attention heads, experts per token
 //
 // All work is cut into windows of T tokens; the router cuts the same rows into the same pieces. So
 // the shapes of all matrix products are fixed, and a window's result depends on that window alone.
 // (In training also on the batch statistics of the open generation's queries.) Where a generation
-// does not fire for a token, not one bit of the residual stream is touched.
+// does not fire, not one bit of the residual stream is touched.
 #include "nn_internal.h"
 
 #include <assert.h>
@@ -55,22 +53,6 @@ void reef_embed_token(
         reef_axpy(D, x + t * D, 1.0f, tables + (distance * V + tokens[t - distance]) * D);
 }
 
-// The later generation that fires for each token of the window; 0 where none does.
-static void mark_fired(const forward_pass *f, size_t w) {
-    const reef_config *config = f->acts->config;
-    size_t T = config->context;
-    uint32_t *fired = f->acts->fired + w * T;
-    memset(fired, 0, T * sizeof(*fired));
-    for (size_t g = 1; g < f->network->generation_count; g++) {
-        const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
-        for (size_t t = 0; t < T; t++)
-            if (fire[t]) {
-                assert(fired[t] == 0);
-                fired[t] = (uint32_t)g;
-            }
-    }
-}
-
 static void add_embedding(const reef_config *config,
                           float *x,
                           const reef_weights *weights,
@@ -88,17 +70,16 @@ static void embed_window(void *context, size_t w) {
     size_t D = config->d_model, T = config->context;
     const uint8_t *tokens = f->batch->tokens + w * T;
     float *x = f->acts->x + w * T * D;
-    mark_fired(f, w);
     memset(x, 0, T * D * sizeof(*x));
     for (size_t t = 0; t < T; t++) {
-        uint32_t g = f->acts->fired[w * T + t];
+        size_t g = f->batch->fires;
         add_embedding(config, x, &f->network->generations[0]->weights, tokens, t);
         if (g > 0) add_embedding(config, x, &f->network->generations[g]->weights, tokens, t);
     }
 }
 
-static reef_projection projection_of(const forward_pass *f, size_t w) {
-    return (reef_projection){.acts = f->acts, .network = f->network, .l = f->l, .w = w};
+static reef_projection projection_of(const forward_pass *f) {
+    return (reef_projection){.network = f->network, .fires = f->batch->fires, .l = f->l};
 }
 
 // ---- attention ----------------------------------------------------------------------------------
@@ -120,7 +101,7 @@ static void attend_window(void *context, size_t w) {
                             block->norm1_scale, block->norm1_shift);
     // Queries, keys and values are one product.
     float *qkv = layer->qkv + row * 3 * D;
-    const reef_projection at = projection_of(f, w);
+    const reef_projection at = projection_of(f);
     reef_project(&at, REEF_W_QKV, qkv, norm1, false);
     float *attended = layer->attended + row * D;
     reef_attention_forward(T, D, A, attended, layer->probs + w * A * T * T, qkv);
@@ -140,7 +121,7 @@ static void dense_ffw_window(void *context, size_t w) {
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
     float *hidden = f->layer->ffw_in + row * F, *hidden_act = f->layer->ffw_act + row * F;
-    const reef_projection at = projection_of(f, w);
+    const reef_projection at = projection_of(f);
     reef_project(&at, REEF_W_FFW_IN, hidden, f->layer->norm2 + row * D, false);
     reef_gelu(T * F, hidden_act, hidden);
     reef_project(&at, REEF_W_FFW_OUT, f->acts->x + row * D, hidden_act, true);
@@ -176,57 +157,14 @@ static void moe_window(void *context, size_t w) {
 static void experts_window(void *context, size_t w) {
     const forward_pass *f = context;
     const reef_config *config = f->acts->config;
-    if (!f->acts->window_active[w]) return;
     const reef_expert_shape *shape = &f->plan->experts;
     size_t D = shape->D, P = shape->P, T = config->context, row = w * T;
     reef_activations_table *table = &f->acts->expert_tables[f->g][f->layer_set];
     const reef_expert_rows rows = reef_activations_rows(f->acts, f->network, f->g, f->l);
-    reef_experts_forward(
-        shape, T, f->acts->x + row * D, table->hidden + row * reef_expert_hidden_values(shape),
-        f->layer->norm2 + row * D, table->tape.indices + row * P, table->tape.gate + row * P, &rows,
-        reef_batch_fire(f->batch, config, f->g, w));
-}
-
-float reef_retain_gradient_weight(const reef_config *config, const uint8_t *fire) {
-    size_t fired = 0;
-    for (size_t t = 0; t < config->context; t++) fired += fire[t];
-    // The penalty is a mean over the layers, the embedding and the head; 2 is the derivative of its
-    // square.
-    return 2.0f / ((float)(config->layers + 2) * (float)(fired ? fired : 1));
-}
-
-// Gradient of the retain term of one layer, into retain_d_y. The term is a penalty on output change
-// on old data, so on windows of old data alone. It is |y_g|^2 / |y_old|^2, averaged
-// over the fired tokens and divided by the layers + 2; y_old counts as a constant. `before` is x
-// without y_g. See reef_retain_gradient_weight.
-static void retain_gradient_window(const forward_pass *f, size_t w, const float *before) {
-    const reef_config *config = f->acts->config;
-    size_t D = config->d_model, T = config->context, row = w * T;
-    const uint8_t *fire = reef_batch_fire(f->batch, config, f->g, w);
-    float weight = reef_retain_gradient_weight(config, fire);
-    for (size_t t = 0; t < T; t++) {
-        const float *x = f->acts->x + (row + t) * D, *base = before + t * D;
-        const float *x_mid = f->layer->x_mid + (row + t) * D;
-        float *d_y = f->layer->retain_d_y + (row + t) * D;
-        float old = REEF_RETAIN_FLOOR;
-        for (size_t d = 0; d < D; d++) old += (base[d] - x_mid[d]) * (base[d] - x_mid[d]);
-        for (size_t d = 0; d < D; d++) d_y[d] = fire[t] ? weight * (x[d] - base[d]) / old : 0.0f;
-    }
-}
-
-static void experts_retain_window(void *context, size_t w) {
-    const forward_pass *f = context;
-    if (!reef_batch_retains(f->batch, w)) {
-        experts_window(context, w);
-        return;
-    }
-    // A window of old data: the value of x before shows what this generation added to it.
-    const reef_config *config = f->acts->config;
-    size_t count = (size_t)config->context * config->d_model;
-    float *before = f->acts->window_scratch + w * config->context * reef_activations_width(config);
-    memcpy(before, f->acts->x + w * count, count * sizeof(*before));
-    experts_window(context, w);
-    retain_gradient_window(f, w, before);
+    reef_experts_forward(shape, T, f->acts->x + row * D,
+                         table->hidden + row * reef_expert_hidden_values(shape),
+                         f->layer->norm2 + row * D, table->tape.indices + row * P,
+                         table->tape.gate + row * P, &rows, NULL);
 }
 
 // Statistics of queries, and sums over rows in backward, need the router's input of every window;
@@ -245,7 +183,7 @@ static void fetch_chosen(const forward_pass *f) {
     // A pass that is not shared runs on every rank, each of which needs the rows of all windows.
     if (f->ranks != NULL)
         reef_ranks_share(f->ranks, reef_ranks_rank(f->ranks), f->batch->windows, &first, &end);
-    reef_rows_fetch(f->acts, f->network, f->batch, f->g, f->l, first, end);
+    reef_rows_fetch(f->acts, f->network, f->g, f->l, first, end);
 }
 
 // The retrieved experts of one block: each generation adds its own to x, the oldest first.
@@ -256,9 +194,10 @@ static reef_status experts_forward(forward_pass *f, reef_thread_pool *workers, r
             reef_split_rows(acts->config, f->layer->norm2, acts->config->d_model);
         reef_ranks_gather(f->ranks, f->batch->windows, 1, &input);
     }
-    for (size_t g = 0; g < f->network->generation_count; g++) {
+    size_t firing[REEF_FIRING_MAX], count = reef_batch_firing(f->batch, firing);
+    for (size_t i = 0; i < count; i++) {
+        const size_t g = firing[i];
         const reef_generation *generation = f->network->generations[g];
-        if (!reef_activations_activate(acts, f->batch, g)) continue;
         reef_status status = reef_activations_prepare_generation(acts, generation, g, err);
         if (status != REEF_OK) return status;
         bool trains_router = generation->open && f->train;
@@ -273,20 +212,16 @@ static reef_status experts_forward(forward_pass *f, reef_thread_pool *workers, r
         reef_router_mode routing = trains_router ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED;
         reef_router_tape *tape = &acts->expert_tables[g][f->layer_set].tape;
         double start = reef_seconds();
-        // Batch statistics need every row, also of the windows in which the gate is silent.
-        if (trains_router) memset(acts->window_active, 1, f->batch->windows);
         share_choice(f, tape);
         status = reef_router_forward(&shape, router, routing, workers,
                                      f->batch->windows * acts->config->context, f->layer->norm2,
-                                     acts->window_active, tape, err);
+                                     NULL, tape, err);
         status = reef_split_agree(f->ranks, status, err);
         if (status != REEF_OK) return status;
         double routed = reef_seconds();
         fetch_chosen(f);
-        // The retain penalty applies to the open generation alone, and only where older ones exist.
-        bool retain = f->train && generation->open && g > 0;
         reef_activations_run_experts(acts, f->ranks, f->network, workers, f->batch, g, f->l,
-                                     retain ? experts_retain_window : experts_window, f);
+                                     experts_window, f);
         acts->seconds_router += routed - start;
         acts->seconds_experts += reef_seconds() - routed;
     }
@@ -334,7 +269,7 @@ static void head_window(void *context, size_t w) {
     float *norm = acts->norm + row * D, *logits = acts->logits + row * V;
     reef_layer_norm_forward(T, D, norm, acts->norm_mean + row, acts->norm_rstd + row,
                             acts->x + row * D, base->norm_scale, base->norm_shift);
-    const reef_projection at = projection_of(f, w);
+    const reef_projection at = projection_of(f);
     reef_project(&at, REEF_W_HEAD, logits, norm, false);
     // Text generation passes no targets: it needs the logits alone.
     if (f->batch->targets == NULL) return;
@@ -366,20 +301,15 @@ static void gather_outputs(const forward_pass *f) {
 
 // ---- the pass -----------------------------------------------------------------------------------
 
-// Merge the corrections of the generations that fire in this pass into copies of the backbone's
-// matrices. They are kept until parameters change: a cache, not part of the model, so the network
-// stays const. Those of a generation that trains change in every step.
-static reef_status merge_fired(forward_pass *f, reef_error *err) {
+// Merge the corrections of the generation that fires into copies of the backbone's matrices. They
+// are kept until parameters change: a cache, not part of the model, so the network stays const.
+// Those of a generation that trains change in every step.
+static reef_status merge_fired(const forward_pass *f, reef_error *err) {
     const reef_network *network = f->network;
-    for (size_t g = 1; g < network->generation_count; g++) {
-        reef_generation *generation = network->generations[g];
-        if (!reef_activations_activate(f->acts, f->batch, g)) continue;
-        if (f->train && generation->open) generation->merged_is_fresh = false;
-        reef_status status =
-            reef_generation_merge(generation, network->generations[0], &network->config, err);
-        if (status != REEF_OK) return status;
-    }
-    return REEF_OK;
+    if (f->batch->fires == 0) return REEF_OK;
+    reef_generation *generation = network->generations[f->batch->fires];
+    if (f->train && generation->open) generation->merged_is_fresh = false;
+    return reef_generation_merge(generation, network->generations[0], &network->config, err);
 }
 
 reef_status reef_network_forward(reef_activations *acts,
@@ -388,7 +318,7 @@ reef_status reef_network_forward(reef_activations *acts,
                                  const reef_batch *batch,
                                  reef_activations_mode mode,
                                  reef_error *err) {
-    assert(batch->windows <= acts->windows_max);
+    assert(batch->windows <= acts->windows_max && batch->fires < network->generation_count);
     assert(mode == REEF_PASS_EVALUATE || acts->training);
     forward_pass f = {
         .acts = acts, .train = mode == REEF_PASS_TRAIN, .network = network, .batch = batch};

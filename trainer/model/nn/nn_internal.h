@@ -8,8 +8,8 @@
 
 // ---- projection.c -------------------------------------------------------------------------------
 //
-// Products of a window's tokens with the matrices of the backbone, each token's with the
-// corrections of the generation that fires for it.
+// Products of a window's tokens with the matrices of the backbone, with the corrections of the
+// generation that fires.
 
 /** A matrix that later generations correct, in the head or in one block. */
 typedef enum reef_net_matrix {
@@ -20,12 +20,11 @@ typedef enum reef_net_matrix {
     REEF_W_FFW_OUT, // (F, D)
 } reef_net_matrix;
 
-/** Window w of a pass, in block l. */
+/** A window of a pass, in block l. */
 typedef struct reef_projection {
-    const reef_activations *acts;
     const reef_network *network;
+    size_t fires; // the generation, or 0
     uint32_t l;
-    size_t w;
 } reef_projection;
 
 /** y (T, out) = x (T, in) W, or with `add` y += x W. */
@@ -44,15 +43,13 @@ void reef_project_back(
 // tokens, each once to every rank that chose it.
 
 /**
- * Fetch what generation g chose in layer l for the active windows first .. end - 1, and is not
- * here. Every rank that the rows are divided over calls it at once, each for its own windows, which
+ * Fetch what generation g chose in layer l for the windows first .. end - 1, and is not here. Every rank that the rows are divided over calls it at once, each for its own windows, which
  * may be all. What was fetched before into the same tape goes.
  *
  * Nothing happens where all rows are here. A rank without memory for them ends all ranks.
  */
 void reef_rows_fetch(reef_activations *acts,
                      const reef_network *network,
-                     const reef_batch *batch,
                      size_t g,
                      uint32_t l,
                      size_t first,

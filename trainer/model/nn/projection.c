@@ -1,12 +1,10 @@
-// See nn_internal.h. A product runs over the whole window, whoever fires: so its shape is fixed.
+// See nn_internal.h. A product runs over the whole window: so its shape is fixed.
 #include "nn_internal.h"
 
-#include <string.h>
-
 // The backbone's own weights, or its copies with a generation's corrections.
-static const reef_weights *weights_of(const reef_network *network, uint32_t fired) {
-    const reef_generation *generation = network->generations[fired];
-    return fired == 0 ? &generation->weights : &generation->merged;
+static const reef_weights *weights_of(const reef_network *network, size_t fires) {
+    const reef_generation *generation = network->generations[fires];
+    return fires == 0 ? &generation->weights : &generation->merged;
 }
 
 typedef struct product {
@@ -52,44 +50,21 @@ static void multiply(const product *p, const float *matrix, float *y, const floa
               y, to);
 }
 
-static bool is_uniform(const uint32_t *fired, size_t T) {
-    for (size_t t = 1; t < T; t++)
-        if (fired[t] != fired[0]) return false;
-    return true;
-}
-
 static void run(
     const reef_projection *at, reef_net_matrix which, const product *p, float *y, const float *x) {
-    size_t T = p->T, width = p->back ? p->in : p->out;
-    const uint32_t *fired = at->acts->fired + at->w * T;
-    if (is_uniform(fired, T)) {
-        multiply(p, matrix_of(weights_of(at->network, fired[0]), which, at->l), y, x);
-        return;
-    }
-    // One product for each generation that fires in the window; copy the rows of its tokens.
-    float *rows = at->acts->product_rows + at->w * T * reef_activations_width(at->acts->config);
-    for (size_t t = 0; t < T; t++) {
-        size_t before = 0;
-        while (before < t && fired[before] != fired[t]) before++;
-        if (before < t) continue; // computed already at its first token
-        if (p->add) memcpy(rows, y, T * width * sizeof(*rows));
-        multiply(p, matrix_of(weights_of(at->network, fired[t]), which, at->l), rows, x);
-        for (size_t u = t; u < T; u++)
-            if (fired[u] == fired[t])
-                memcpy(y + u * width, rows + u * width, width * sizeof(*rows));
-    }
+    multiply(p, matrix_of(weights_of(at->network, at->fires), which, at->l), y, x);
 }
 
 void reef_project(
     const reef_projection *at, reef_net_matrix which, float *y, const float *x, bool add) {
-    product p = product_of(at->acts->config, which);
+    product p = product_of(&at->network->config, which);
     p.add = add;
     run(at, which, &p, y, x);
 }
 
 void reef_project_back(
     const reef_projection *at, reef_net_matrix which, float *d_x, const float *d_y, bool add) {
-    product p = product_of(at->acts->config, which);
+    product p = product_of(&at->network->config, which);
     p.back = true;
     p.add = add;
     run(at, which, &p, d_x, d_y);

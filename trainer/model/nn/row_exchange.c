@@ -143,7 +143,6 @@ static void exchange_rows(fetch *f, const reef_ranks_message *asked) {
 
 void reef_rows_fetch(reef_activations *acts,
                      const reef_network *network,
-                     const reef_batch *batch,
                      size_t g,
                      uint32_t l,
                      size_t first,
@@ -158,13 +157,7 @@ void reef_rows_fetch(reef_activations *acts,
     size_t T = acts->config->context, P = acts->plans[l].experts.P;
     double start = reef_seconds();
     begin(&f, (end - first) * T * P);
-    for (size_t w = first; w < end; w++) {
-        // Of other windows nothing was chosen, or nothing is read.
-        if (!acts->window_active[w]) continue;
-        const uint8_t *fire = reef_batch_fire(batch, acts->config, g, w);
-        for (size_t t = 0; t < T; t++)
-            if (fire == NULL || fire[t]) collect(&f, P, tape->tape.indices + (w * T + t) * P);
-    }
+    for (size_t t = first * T; t < end * T; t++) collect(&f, P, tape->tape.indices + t * P);
     order_by_owner(&f);
     reef_ranks_note_packing(f.ranks, reef_seconds() - start);
     exchange_counts(&f);

@@ -364,14 +364,7 @@ void reef_cross_entropy(size_t rows,
 
 // ---- embedding ----------------------------------------------------------------------------------
 
-void reef_embedding_backward(size_t rows,
-                             size_t D,
-                             float *d_table,
-                             const float *d_x,
-                             const uint8_t *tokens,
-                             const uint8_t *active) {
-    for (size_t t = 0; t < rows; t++) {
-        if (active != NULL && !active[t]) continue;
-        reef_axpy(D, d_table + tokens[t] * D, 1.0f, d_x + t * D);
-    }
+void reef_embedding_backward(
+    size_t rows, size_t D, float *d_table, const float *d_x, const uint8_t *tokens) {
+    for (size_t t = 0; t < rows; t++) reef_axpy(D, d_table + tokens[t] * D, 1.0f, d_x + t * D);
 }

@@ -95,12 +95,11 @@ void reef_cross_entropy(size_t rows,
                         const float *weight,
                         bool gradient);
 
-/** Embedding gradient of `rows` tokens in order: d_table[tokens[t]] += d_x[t] where active. */
+/** Embedding gradient of `rows` tokens in order: d_table[tokens[t]] += d_x[t]. */
 void reef_embedding_backward(size_t rows,
                              size_t D,
                              float *d_table, // (V, D) accumulated into
                              const float *d_x,
-                             const uint8_t *tokens,  // (rows)
-                             const uint8_t *active); // (rows) or NULL
+                             const uint8_t *tokens); // (rows)
 
 #endif
