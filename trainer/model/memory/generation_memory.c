@@ -32,7 +32,7 @@ _Static_assert(sizeof(reef_net_prediction) == 18, "as it is stored");
 #define ROUND_MAX (UINT64_C(64) << 20) // the text of a memory has room for more
 // Mixers, which are written with slices, have some megabytes.
 #define ROUND_PARTS 4
-#define TAIL_IN_SLICES_MAX (UINT64_C(128) << 10)
+#define TAIL_IN_SLICES_MAX (UINT64_C(64) << 10)
 
 #define LARGE (UINT64_C(32) << 20)
 #define LARGE_SHARE 4 // of the bound, where that is less
