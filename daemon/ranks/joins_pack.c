@@ -9,7 +9,7 @@
 //                                    72  4  items
 //                                    76  4  (zero)
 //
-//   then the items, each after a head of 160 bytes:
+//   then the items, each after a head of 176 bytes:
 //   0   4   1: the data file of a pool that has one generation (reef_generation_extract); 2: text
 //           that a kind has learned
 //   4   4   owner of the kind: a rank, or 2^32 - 1
@@ -17,7 +17,9 @@
 //   12  4   1: the level is known
 //   16  8   level: pieces            40  8  bytes of the item
 //   24  8   level: mean              48  16 root of the generation
-//   32  8   level: deviation         64  96 name of the kind, zeros behind it
+//   32  8   level: deviation         64  8  level: batches
+//                                    72  8  level: bits
+//                                    80  96 name of the kind, zeros behind it
 //
 // Generations come first, in the order of their numbers. Nothing of it is believed before its
 // checksum was compared; a generation's root is compared once more where it is imported.
@@ -40,7 +42,7 @@
 enum {
     LAYOUT = 1,
     HEADER_BYTES = 80,
-    HEAD_BYTES = 160,
+    HEAD_BYTES = 176,
     NAME_BYTES = 96,
     COPY_BYTES = 1 << 16,
     ITEM_GENERATION = 1,
@@ -84,7 +86,9 @@ static void write_head(uint8_t out[HEAD_BYTES], const item *one) {
     put_double(out + 32, one->level.deviation);
     reef_put_le64(out + 40, one->bytes);
     memcpy(out + 48, one->root, sizeof(one->root));
-    memcpy(out + 64, one->name, NAME_BYTES);
+    reef_put_le64(out + 64, one->level.batches);
+    put_double(out + 72, one->level.bits);
+    memcpy(out + 80, one->name, NAME_BYTES);
 }
 
 static void read_head(item *out, const uint8_t head[HEAD_BYTES]) {
@@ -94,10 +98,12 @@ static void read_head(item *out, const uint8_t head[HEAD_BYTES]) {
                   .has_level = reef_get_le32(head + 12) == 1,
                   .level = {.pieces = reef_get_le64(head + 16),
                             .mean = get_double(head + 24),
-                            .deviation = get_double(head + 32)},
+                            .deviation = get_double(head + 32),
+                            .batches = reef_get_le64(head + 64),
+                            .bits = get_double(head + 72)},
                   .bytes = reef_get_le64(head + 40)};
     memcpy(out->root, head + 48, sizeof(out->root));
-    memcpy(out->name, head + 64, NAME_BYTES - 1);
+    memcpy(out->name, head + 80, NAME_BYTES - 1);
 }
 
 // ---- the pool of one generation -----------------------------------------------------------------

@@ -311,10 +311,12 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_restore(
 REEF_API REEF_MUST_CHECK reef_status reef_pool_restore_in_place(
     reef_store *store, const char *name, bool dry_run, reef_restoration *out, reef_error *err);
 
-/** How familiar its own text was to a kind before it learned it: by this kinds are told apart. */
+/** What its own text was to a kind before it learned it: by this kinds are told apart. */
 typedef struct reef_kind_level {
-    uint64_t pieces;        // of its text that were counted
-    double mean, deviation; // and the mean of how far they were from it
+    uint64_t pieces;        // of its text whose familiarity was counted
+    double mean, deviation; // of that, and the mean of how far they were from it
+    uint64_t batches;       // of its text whose bits were counted
+    double bits;            // a byte of the last of them, the mean
 } reef_kind_level;
 
 /** How to import. All-zero fields mean the default. */

@@ -9,9 +9,9 @@
 //                bound, which grows with what that kind has learned, and no candidate knows the
 //                last piece, a new kind may begin.
 //
-// Then the text itself is read: a new kind begins only if the current kind's memory, which learns
-// on, predicts it hardly better than one that begins with nothing (is_foreign). Odd files of one
-// kind are strange to it, and are foretold by it all the same.
+// Then the text itself is read (text_cost.h). A kind ends only if its memory, which learns on, saves
+// few of the bits of learning the text from nothing. Odd files of one kind are strange to it, and
+// are foretold by it all the same.
 //
 // The change is put where the sum that won began to rise for the last time (find_change: to the
 // batch). The constants were chosen on 77 kinds of text of 84 kB in one stream (docs/LEARNING.md).
@@ -19,6 +19,7 @@
 #include "candidates.h"
 #include "kind_memories.h"
 #include "reef_json_build.h"
+#include "text_cost.h"
 
 #include <assert.h>
 #include <math.h>
@@ -48,6 +49,10 @@ _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX,
 #define LEVEL_WARMUP 4 // pieces that a kind learns before its text is doubted
 #define LEVEL_CLIP 4.0 // mean deviations; a piece further off moves the level by no more than this
 
+// Usual bits are the mean of the last half of what a kind learned, of so many bytes at most.
+#define BITS_SHARE 2
+#define BITS_BYTES ((size_t)8 << 20)
+
 // Deviations of a piece from a kind's level, in units of the level's spread.
 #define ASK_BELOW 1.5       // so far below the current kind's level candidates are scored
 #define STRANGE 2.0         // so far below a kind's level its text is not known to that kind
@@ -69,21 +74,34 @@ _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX,
 #define LEAST_PIECES_MAX 64
 _Static_assert(LEAST_PIECES_MAX < DEFERRED_PIECES_MAX, "a new kind can begin");
 
-// The text is read once there is a quarter of what the current kind has learned, at most 96 kB. Of
-// text that is its own a kind saves 11 to 45 % of the bits in one half of it: a table of constants,
-// which is odd and repeats itself, ends soon. Of another's text it saves 0 to 8 % in both. Where
-// two kinds have much in common it is more, and they stay one: of Python after 10 MB of C 14 %.
-// Of a kind that is small still this says little, since others have lines and words like its own:
-// there contexts alone decide.
-#define FOREIGN_SAVES 0.10
-#define FOREIGN_LEARNED_MIN ((uint64_t)256 << 10)
-#define FOREIGN_SHARE 4
-#define FOREIGN_BYTES_MAX ((size_t)96 << 10)
-_Static_assert(FOREIGN_BYTES_MAX < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be deferred");
+// The text of a large kind is read once there is a quarter of what it has learned, at most this.
+#define SMALL_MAX ((uint64_t)256 << 10)
+#define READ_SHARE 4
+#define READ_MAX ((size_t)96 << 10)
+_Static_assert(READ_MAX < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be deferred");
+
+// What a text costs, of what a kind knows over learning it from nothing. Of text that is its own,
+// and be it a table of constants, a large kind saves 9 to 45 % in one of the halves: what is odd and
+// repeats itself ends soon. Of what another kind begins with it saves 0 to 8 % in both. Where the
+// two have much in common it is more: Python after 10 MB of C 14 %, for 1.4 times the bits that C
+// usually takes. Of a kind of 1 MB own text that costs more than usual is not so far off: it saves
+// 16 % or more in one half. A small kind saves 4 % of another's text at most, in the last half or
+// behind the first piece: what is before may be its own.
+#define FOREIGN 0.92
+#define COSTLY 1.1 // times the kind's usual bits
+#define SMALL_FOREIGN 0.945
+#define SMALL_FOREIGN_AT_LAST 1.03
+#define COSTLY_FOREIGN 0.855
+#define COSTLY_MIN ((uint64_t)1 << 20) // bytes that a kind has learned
+
+// Of a kind that came back much is saved in one half at least, and it costs no more than it may.
+#define OWN 0.86
+#define OWN_COSTLY 1.6 // times its usual bits
+#define READERS 3      // candidates that read what is foreign to the current kind
 
 typedef struct reef_recognition {
     reef_candidates candidates;
-    bool is_empty; // the current kind: its memory has learned less than a piece
+    uint64_t learned; // bytes, by the current kind's memory
     // Of each deferred piece: its familiarity to the current kind and to each candidate, and how
     // far that is from the kind's level, in spreads.
     double current_score[DEFERRED_PIECES_MAX];
@@ -161,6 +179,21 @@ static void add_to_level(reef_kind_level *level, double familiarity) {
     level->deviation += (fabs(off) - level->deviation) * rate;
 }
 
+reef_status reef_recognition_count_bits(reef_trainer *trainer,
+                                        uint32_t kind,
+                                        double bits,
+                                        reef_error *err) {
+    if (!reef_recognises_by_contexts(trainer)) return REEF_OK;
+    reef_status status = reef_recognition_reserve(trainer, err);
+    if (status != REEF_OK) return status;
+    reef_kind_level *level = &trainer->kinds.levels[kind];
+    const double most = (double)BITS_BYTES / (double)reef_batch_bytes(&trainer->network.config);
+    level->batches++;
+    double rate = 1.0 / fmax(fmin((double)level->batches / BITS_SHARE, most), 1.0);
+    level->bits += (bits - level->bits) * rate;
+    return REEF_OK;
+}
+
 // ---- one piece ----------------------------------------------------------------------------------
 
 static const uint8_t *piece_at(const reef_trainer *trainer, size_t number) {
@@ -168,11 +201,10 @@ static const uint8_t *piece_at(const reef_trainer *trainer, size_t number) {
     return trainer->stream.pending + number * batches * reef_batch_bytes(&trainer->network.config);
 }
 
-static reef_status check_empty(reef_trainer *trainer, reef_error *err) {
+static reef_status count_learned(reef_trainer *trainer, reef_error *err) {
     const reef_memory *memory = NULL;
     reef_status status = reef_kind_load_memory(trainer, trainer->kinds.current, &memory, err);
-    trainer->kinds.recognition->is_empty =
-        memory == NULL || reef_memory_learned_bytes(memory) < PIECE_BYTES;
+    trainer->kinds.recognition->learned = memory == NULL ? 0 : reef_memory_learned_bytes(memory);
     return status;
 }
 
@@ -386,88 +418,105 @@ static reef_status find_change(reef_trainer *trainer,
     return status;
 }
 
-// ---- is it another kind's text? -----------------------------------------------------------------
+// ---- by what the text costs ---------------------------------------------------------------------
 
-// bits  (count) written; of a memory that knows no text, but is no beginner
-static reef_status read_anew(
-    const reef_memory *mixer, const uint8_t *text, size_t count, float *bits, reef_error *err) {
-    reef_memory *memory = NULL;
-    reef_status status = reef_memory_new_with_mixer(&memory, mixer, err);
-    if (status == REEF_OK) status = reef_memory_learn(memory, text, count, NULL, bits, err);
-    reef_memory_free(memory);
+static reef_status open_text(const reef_trainer *trainer,
+                             const reef_memory *mixer,
+                             size_t from,
+                             size_t pieces,
+                             reef_deferred_text *out,
+                             reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    const size_t size = reef_piece_batches(config) * reef_batch_bytes(config);
+    return reef_deferred_text_open(out, mixer, piece_at(trainer, from), (pieces - from) * size,
+                                   err);
+}
+
+static reef_status read_text(reef_trainer *trainer,
+                             const reef_deferred_text *text,
+                             uint32_t kind,
+                             reef_text_cost *out,
+                             reef_error *err) {
+    const reef_memory *memory = NULL;
+    reef_status status = reef_kind_load_memory(trainer, kind, &memory, err);
+    return status == REEF_OK
+               ? reef_text_cost_read(text, memory, trainer->kinds.levels[kind].bits, out, err)
+               : status;
+}
+
+// A large kind knows contexts of many others. Text that costs it more than usual, and more so than
+// the current kind, is the current one's.
+static reef_status confirm_switch(reef_trainer *trainer,
+                                  size_t pieces,
+                                  reef_kind_decision *decision,
+                                  reef_error *err) {
+    const reef_memory *memory = NULL;
+    reef_deferred_text text = {0};
+    reef_text_cost candidate = {0}, current = {0};
+    reef_status status = reef_kind_load_memory(trainer, decision->kind, &memory, err);
+    if (status != REEF_OK || memory == NULL || reef_memory_learned_bytes(memory) < COSTLY_MIN)
+        return status;
+    status = open_text(trainer, memory, decision->from_piece, pieces, &text, err);
+    if (status == REEF_OK) status = read_text(trainer, &text, decision->kind, &candidate, err);
+    if (status == REEF_OK && candidate.times_usual > COSTLY)
+        status = read_text(trainer, &text, trainer->kinds.current, &current, err);
+    if (status == REEF_OK && current.times_usual > 0.0 &&
+        current.times_usual < candidate.times_usual)
+        decision->verdict = REEF_VERDICT_CURRENT;
+    reef_deferred_text_close(&text);
     return status;
 }
-
-static reef_status read_on(
-    const reef_memory *memory, const uint8_t *text, size_t count, float *bits, reef_error *err) {
-    reef_memory_session *session = NULL;
-    reef_status status = reef_memory_session_open(&session, memory, REEF_READ_ADAPTING, err);
-    if (status == REEF_OK) status = reef_memory_session_read(session, text, count, NULL, bits, err);
-    reef_memory_session_close(session);
-    return status;
-}
-
-static double sum_of(const float *bits, size_t count) {
-    double sum = 0.0;
-    for (size_t i = 0; i < count; i++) sum += (double)bits[i];
-    return sum;
-}
-
-static bool saves_little(const float *known, const float *anew, size_t count) {
-    return sum_of(known, count) >= (1.0 - FOREIGN_SAVES) * sum_of(anew, count);
-}
-
-// A text that was deferred, read three times.
-typedef struct deferred_text {
-    const uint8_t *bytes;
-    size_t count;
-    float *current, *anew, *candidate; // (count) bits
-} deferred_text;
 
 // Throughout: a file that is odd and repeats itself, such as a table of constants, has an end.
-static bool is_foreign(const deferred_text *t, const float *known) {
-    const size_t half = t->count / 2;
-    return saves_little(known, t->anew, half) &&
-           saves_little(known + half, t->anew + half, t->count - half);
+static bool is_foreign(const reef_text_cost *c, uint64_t learned) {
+    if (learned < SMALL_MAX)
+        return c->behind_first >= SMALL_FOREIGN || c->halves[1] >= SMALL_FOREIGN_AT_LAST;
+    const double least = fmin(c->halves[0], c->halves[1]);
+    if (learned >= COSTLY_MIN && c->times_usual > COSTLY) return least >= COSTLY_FOREIGN;
+    return least >= FOREIGN;
 }
 
-// The candidate whose contexts know most of the deferred pieces from one of them on. False: none.
-static bool find_nearest(const reef_recognition *r, size_t from, size_t pieces, uint32_t *kind) {
+// The candidate whose contexts know most of the deferred pieces from one of them on, behind those
+// that were taken. NULL: there is none.
+static const uint32_t *next_nearest(const reef_recognition *r,
+                                    size_t from,
+                                    size_t pieces,
+                                    bool *taken) {
     double best = -INFINITY;
+    size_t found = r->candidates.count;
     for (size_t i = 0; i < r->candidates.count; i++) {
         double sum = 0.0;
         for (size_t n = from; n < pieces; n++) sum += r->scores[i][n];
-        if (sum <= best) continue;
+        if (taken[i] || sum <= best) continue;
         best = sum;
-        *kind = r->candidates.kinds[i];
+        found = i;
     }
-    return r->candidates.count > 0;
+    if (found == r->candidates.count) return NULL;
+    taken[found] = true;
+    return &r->candidates.kinds[found];
 }
 
-// Whose is it: the current kind's, a candidate's, or that of none?
-static reef_status judge_by_bits(reef_trainer *trainer,
-                                 size_t pieces,
-                                 const deferred_text *t,
-                                 reef_kind_decision *decision,
-                                 reef_error *err) {
-    const reef_memory *memory = NULL;
-    uint32_t kind = 0;
-    reef_status status = reef_kind_load_memory(trainer, trainer->kinds.current, &memory, err);
-    if (status == REEF_OK) status = read_on(memory, t->bytes, t->count, t->current, err);
-    if (status == REEF_OK) status = read_anew(memory, t->bytes, t->count, t->anew, err);
-    if (status != REEF_OK) return status;
-    if (!is_foreign(t, t->current)) {
-        decision->verdict = REEF_VERDICT_CURRENT;
-        return REEF_OK;
-    }
-    if (!find_nearest(trainer->kinds.recognition, decision->from_piece, pieces, &kind))
-        return REEF_OK;
-    status = reef_kind_load_memory(trainer, kind, &memory, err);
-    if (status == REEF_OK) status = read_on(memory, t->bytes, t->count, t->candidate, err);
-    if (status == REEF_OK && !is_foreign(t, t->candidate) &&
-        sum_of(t->candidate, t->count) < sum_of(t->current, t->count)) {
+// A text that is not the current kind's: that of the candidate to which it costs least, or of none.
+static reef_status find_owner(reef_trainer *trainer,
+                              size_t pieces,
+                              const reef_deferred_text *text,
+                              double least,
+                              reef_kind_decision *decision,
+                              reef_error *err) {
+    const reef_recognition *r = trainer->kinds.recognition;
+    bool taken[REEF_CANDIDATES_MAX] = {false};
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < READERS; i++) {
+        const uint32_t *kind = next_nearest(r, decision->from_piece, pieces, taken);
+        reef_text_cost cost;
+        if (kind == NULL) break;
+        status = read_text(trainer, text, *kind, &cost, err);
+        if (status != REEF_OK || fmin(cost.halves[0], cost.halves[1]) > OWN ||
+            cost.times_usual > OWN_COSTLY || cost.all >= least)
+            continue;
+        least = cost.all;
         decision->verdict = REEF_VERDICT_SWITCH;
-        decision->kind = kind;
+        decision->kind = *kind;
     }
     return status;
 }
@@ -479,23 +528,26 @@ static reef_status judge_text(reef_trainer *trainer,
                               reef_error *err) {
     const reef_config *config = &trainer->network.config;
     const size_t size = reef_piece_batches(config) * reef_batch_bytes(config);
-    deferred_text t = {.bytes = piece_at(trainer, decision->from_piece),
-                       .count = (pieces - decision->from_piece) * size};
-    const reef_memory *memory = NULL;
-    reef_status status = reef_kind_load_memory(trainer, trainer->kinds.current, &memory, err);
-    const uint64_t learned = memory == NULL ? 0 : reef_memory_learned_bytes(memory);
-    if (status != REEF_OK || learned < FOREIGN_LEARNED_MIN) return status;
-    const uint64_t needed = learned / FOREIGN_SHARE;
-    if (t.count < FOREIGN_BYTES_MAX && t.count < needed && pieces < DEFERRED_PIECES_MAX) {
+    const size_t count = (pieces - decision->from_piece) * size;
+    const uint64_t learned = trainer->kinds.recognition->learned;
+    if (learned >= SMALL_MAX && count < READ_MAX && count < learned / READ_SHARE &&
+        pieces < DEFERRED_PIECES_MAX) {
         decision->verdict = REEF_VERDICT_DEFER;
         return REEF_OK;
     }
-    t.current = malloc(3 * t.count * sizeof(*t.current));
-    if (t.current == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to read a text");
-    t.anew = t.current + t.count;
-    t.candidate = t.anew + t.count;
-    status = judge_by_bits(trainer, pieces, &t, decision, err);
-    free(t.current);
+    reef_deferred_text text = {0};
+    reef_text_cost cost = {0};
+    const reef_memory *memory = NULL;
+    reef_status status = reef_kind_load_memory(trainer, trainer->kinds.current, &memory, err);
+    if (status == REEF_OK)
+        status = open_text(trainer, memory, decision->from_piece, pieces, &text, err);
+    if (status == REEF_OK) status = read_text(trainer, &text, trainer->kinds.current, &cost, err);
+    const bool foreign = status == REEF_OK && is_foreign(&cost, learned);
+    if (!foreign) decision->verdict = REEF_VERDICT_CURRENT;
+    // Which of the others knows the text of a small kind contexts have said.
+    if (foreign && learned >= SMALL_MAX)
+        status = find_owner(trainer, pieces, &text, cost.all, decision, err);
+    reef_deferred_text_close(&text);
     return status;
 }
 
@@ -513,7 +565,7 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
     reef_recognition *r = trainer->kinds.recognition;
     const reef_kind_level *level = &trainer->kinds.levels[trainer->kinds.current];
     double *score = &r->current_score[deferred];
-    status = check_empty(trainer, err);
+    status = count_learned(trainer, err);
     if (status == REEF_OK)
         status = familiarity_of(trainer, trainer->kinds.current, deferred, score, err);
     if (status != REEF_OK) return status;
@@ -525,7 +577,11 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
     if (status != REEF_OK || !asks_candidates) return status;
     status = score_candidates(trainer, deferred, err);
     if (status != REEF_OK) return status;
-    if (!find_switch(r, deferred + 1, out)) *out = judge_new_kind(trainer, deferred + 1);
+    if (find_switch(r, deferred + 1, out))
+        status = confirm_switch(trainer, deferred + 1, out, err);
+    else
+        *out = judge_new_kind(trainer, deferred + 1);
+    if (status != REEF_OK) return status;
     if (out->verdict == REEF_VERDICT_NEW) status = judge_text(trainer, deferred + 1, out, err);
     if (status != REEF_OK) return status;
     bool changes = out->verdict == REEF_VERDICT_SWITCH || out->verdict == REEF_VERDICT_NEW;
@@ -537,7 +593,7 @@ void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind)
     if (kind == trainer->kinds.current) {
         bool odd = r->candidates.count > 0 && r->current_deviation[number] < -STRANGE;
         // Nothing is familiar to an empty memory, whatever the kind.
-        if (!odd && !r->is_empty)
+        if (!odd && r->learned >= PIECE_BYTES)
             add_to_level(&trainer->kinds.levels[kind], r->current_score[number]);
         return;
     }
@@ -568,9 +624,10 @@ void reef_recognition_set_state(const reef_trainer *trainer, json_t **state) {
     json_t *list = json_array();
     for (size_t g = 0; g < trainer->kinds.level_count; g++) {
         const reef_kind_level *level = &trainer->kinds.levels[g];
-        if (level->pieces == 0) continue;
-        reef_json_append(&list, json_pack("[I, I, f, f]", (json_int_t)g, (json_int_t)level->pieces,
-                                          level->mean, level->deviation));
+        if (level->pieces == 0 && level->batches == 0) continue;
+        reef_json_append(&list, json_pack("[I, I, f, f, I, f]", (json_int_t)g,
+                                          (json_int_t)level->pieces, level->mean, level->deviation,
+                                          (json_int_t)level->batches, level->bits));
     }
     reef_json_set(state, "current_kind", json_integer(trainer->kinds.current));
     reef_json_set(state, "levels", list);
@@ -591,7 +648,9 @@ reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, re
         trainer->kinds.levels[kind] =
             (reef_kind_level){.pieces = (uint64_t)json_integer_value(json_array_get(item, 1)),
                               .mean = json_real_value(json_array_get(item, 2)),
-                              .deviation = json_real_value(json_array_get(item, 3))};
+                              .deviation = json_real_value(json_array_get(item, 3)),
+                              .batches = (uint64_t)json_integer_value(json_array_get(item, 4)),
+                              .bits = json_real_value(json_array_get(item, 5))};
     }
     json_int_t kind = current != NULL ? json_integer_value(current) : trainer->kinds.current;
     if (kind < 0 || kind > UINT32_MAX || !reef_is_kind(trainer, (uint32_t)kind))

@@ -58,6 +58,15 @@ REEF_MUST_CHECK reef_status reef_recognise_piece(reef_trainer *trainer,
 void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind);
 
 /**
+ * A batch of a kind's text was learned, at `bits` a byte: what costs far more may be of another
+ * kind. Does nothing where contexts do not decide. Errors: NO_MEMORY.
+ */
+REEF_MUST_CHECK reef_status reef_recognition_count_bits(reef_trainer *trainer,
+                                                        uint32_t kind,
+                                                        double bits,
+                                                        reef_error *err);
+
+/**
  * A kind takes over the text of a merged one, and learns it: how familiar the second half was
  * before it was learned counts for the kind's level.
  *
@@ -82,7 +91,7 @@ REEF_MUST_CHECK reef_status reef_recognition_reserve(reef_trainer *trainer, reef
 
 /**
  * Members of the trainer's state, where contexts decide: "current_kind", the one that what comes
- * next is compared with, and "levels", [[kind, pieces, mean, deviation], ...].
+ * next is compared with, and "levels", [[kind, pieces, mean, deviation, batches, bits], ...].
  */
 void reef_recognition_set_state(const reef_trainer *trainer, json_t **state);
 REEF_MUST_CHECK reef_status reef_recognition_load(reef_trainer *trainer,
