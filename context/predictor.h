@@ -176,7 +176,6 @@ typedef struct reef_trial_lines {
 typedef struct reef_replay {
     const uint64_t *const *slices; // of each table: learned bytes of each slice
     uint64_t at;                   // learned bytes before the byte in hand
-    uint32_t share, shares;        // every so many slices, from one on, are this one's
 } reef_replay;
 
 /** The expected byte in hand. */
@@ -379,10 +378,9 @@ void reef_trees_replay_prefetch(const reef_replay *replay,
                                 const uint64_t *hashes,
                                 uint32_t trees,
                                 uint8_t byte);
-/** Is that line of a table up to date, and of this share? Tables: as in reef_memory_table. */
+/** Is that line of a table up to date? Tables: as in reef_memory_table. */
 static inline bool reef_replay_has(const reef_replay *replay, size_t table, size_t line) {
-    size_t slice = line / (REEF_SLICE_BYTES / REEF_LINE_BYTES);
-    return slice % replay->shares == replay->share && replay->slices[table][slice] <= replay->at;
+    return replay->slices[table][line / (REEF_SLICE_BYTES / REEF_LINE_BYTES)] <= replay->at;
 }
 
 #endif

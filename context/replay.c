@@ -1,12 +1,10 @@
 // See reef_replay.h: tables of different times are brought up to the present.
 //
 // Bytes are taken a few at a time: first the hashes of all of them, whose lines are asked for, and
-// then their lines, which are there by then. No line needs to know another one, so each thread has
-// slices of its own.
+// then their lines, which are there by then.
 #include "memory_internal.h"
 #include "reef_byte_order.h"
 #include "reef_replay.h"
-#include "reef_system.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -38,17 +36,6 @@ typedef struct reading {
     const uint8_t *at, *end;
     uint64_t learned;
 } reading;
-
-// What one thread does: every so many slices of each table, of all blocks.
-typedef struct share {
-    const reef_memory *memory;
-    const uint64_t *const *slices;
-    const reef_log_block *blocks;
-    size_t count;
-    uint32_t number, of;
-    reef_status status;
-    reef_error error;
-} share;
 
 static reef_status fail_corrupt(reef_error *err) {
     return reef_fail(err, REEF_ERR_CORRUPT, "a log of what a memory learned is malformed");
@@ -162,12 +149,8 @@ static uint32_t *entry_of(reef_predictor *p, const reef_replay *replay, const st
     return (uint32_t *)(void *)index->own + entry;
 }
 
-static reef_replay replay_of(const share *of, const step *s) {
-    return (reef_replay){of->slices, s->at, of->number, of->of};
-}
-
-static void prefetch(reef_predictor *p, const share *of, const step *s) {
-    const reef_replay replay = replay_of(of, s);
+static void prefetch(reef_predictor *p, const uint64_t *const *slices, const step *s) {
+    const reef_replay replay = {slices, s->at};
     reef_trees_replay_prefetch(&replay, p, s->hashes, s->trees, s->byte);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         const uint32_t *entry = entry_of(p, &replay, s, k);
@@ -198,8 +181,8 @@ static void learn_bits(reef_predictor *p, uint32_t byte, uint32_t at_once) {
     }
 }
 
-static void learn(reef_predictor *p, const share *of, const step *s) {
-    const reef_replay replay = replay_of(of, s);
+static void learn(reef_predictor *p, const uint64_t *const *slices, const step *s) {
+    const reef_replay replay = {slices, s->at};
     p->replay = &replay;
     memcpy(p->hashes, s->hashes, sizeof(p->hashes));
     for (size_t i = 0; i < REEF_CONTEXTS; i++)
@@ -216,74 +199,44 @@ static void learn(reef_predictor *p, const share *of, const step *s) {
     p->replay = NULL;
 }
 
-static reef_status replay_all(reef_predictor *p, const share *s, reading *r, reef_error *err) {
-    step steps[AHEAD];
+static reef_status replay_all(reef_predictor *p,
+                              const uint64_t *const *slices,
+                              reading *r,
+                              reef_error *err) {
+    static _Thread_local step steps[AHEAD];
     while (r->at < r->end && r->learned < p->learned_bytes) {
         size_t count = 0;
         for (; count < AHEAD && r->at < r->end && r->learned < p->learned_bytes; count++) {
             if (!read_step(r, &steps[count])) return fail_corrupt(err);
-            prefetch(p, s, &steps[count]);
+            prefetch(p, slices, &steps[count]);
         }
-        for (size_t i = 0; i < count; i++) learn(p, s, &steps[i]);
+        for (size_t i = 0; i < count; i++) learn(p, slices, &steps[i]);
     }
     return r->at == r->end ? REEF_OK : fail_corrupt(err);
 }
 
-// ---- shares -------------------------------------------------------------------------------------
-
-static reef_status replay_blocks(const share *s, reef_predictor *p, reading *r, reef_error *err) {
-    reef_status status = REEF_OK;
-    for (size_t i = 0; status == REEF_OK && i < s->count; i++) {
-        status = read_head(r, p, s->blocks[i].bytes, s->blocks[i].count, err);
-        if (status == REEF_OK) status = replay_all(p, s, r, err);
-    }
-    return status;
-}
-
-static void *replay_share(void *context) {
-    share *s = context;
-    reading r = {.followers = calloc(1 << 16, sizeof(*r.followers))};
-    // The tables are the memory's own. What learning changes beside them is as of now: it is changed
-    // in a copy.
-    reef_predictor *p = malloc(sizeof(*p));
-    reef_mix_state *state = malloc(sizeof(*state));
-    if (p == NULL || state == NULL || r.followers == NULL) {
-        s->status = reef_fail(&s->error, REEF_ERR_NO_MEMORY, "no memory to replay a log");
-    } else {
-        memcpy(p, &s->memory->predictor, sizeof(*p));
-        p->state = state;
-        p->log = NULL;
-        s->status = replay_blocks(s, p, &r, &s->error);
-    }
-    free(p);
-    free(state);
-    free(r.followers);
-    return NULL;
-}
-
 reef_status reef_memory_replay(reef_memory *memory,
                                const uint64_t *const *slices,
-                               const reef_log_block *blocks,
-                               size_t count,
-                               uint32_t threads,
+                               const uint8_t *block,
+                               size_t bytes,
                                reef_error *err) {
-    share shares[REEF_REPLAY_THREADS_MAX];
-    pthread_t others[REEF_REPLAY_THREADS_MAX];
-    bool started[REEF_REPLAY_THREADS_MAX] = {false};
-    assert(threads > 0 && threads <= REEF_REPLAY_THREADS_MAX);
-    for (uint32_t i = 0; i < threads; i++)
-        shares[i] = (share){memory, slices, blocks, count, i, threads, REEF_OK, {0}};
-    for (uint32_t i = 1; i < threads; i++)
-        started[i] = reef_thread_start(&others[i], replay_share, &shares[i]) == 0;
-    // Also what a thread was not to be had for.
-    for (uint32_t i = 0; i < threads; i++)
-        if (!started[i]) replay_share(&shares[i]);
-    for (uint32_t i = 1; i < threads; i++)
-        if (started[i]) pthread_join(others[i], NULL);
-    for (uint32_t i = 0; i < threads; i++)
-        if (shares[i].status != REEF_OK)
-            return reef_fail(err, shares[i].status, "%s", shares[i].error.message);
-    return REEF_OK;
+    reef_predictor *p = &memory->predictor;
+    reading r = {0};
+    reef_status status = read_head(&r, p, block, bytes, err);
+    if (status != REEF_OK) return status;
+    // What learning changes beside the tables is as of now: it is changed in a copy.
+    reef_mix_state *now = p->state, *copy = malloc(sizeof(*copy));
+    r.followers = calloc(1 << 16, sizeof(*r.followers));
+    if (copy == NULL || r.followers == NULL) {
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to replay a log");
+    } else {
+        p->state = copy;
+        status = replay_all(p, slices, &r, err);
+        p->state = now;
+    }
+    free(copy);
+    free(r.followers);
+    return status;
 }
 
 void reef_memory_tables(const reef_memory *memory, reef_memory_part *tables) {

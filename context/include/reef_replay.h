@@ -45,22 +45,18 @@ REEF_API REEF_MUST_CHECK reef_status reef_log_block_begin(const uint8_t *block,
                                                           uint64_t *out,
                                                           reef_error *err);
 
-#define REEF_REPLAY_THREADS_MAX 8
-
 /**
- * Replay blocks, in their order, of a memory that was restored since.
+ * Replay a block, of a memory that was restored since. Blocks come in their order.
  *
- * slices   of each table, for each slice of REEF_SLICE_BYTES of it: how many bytes the memory had
- *          learned when it was stored
- * threads  that share the work, with the calling one, 1 to REEF_REPLAY_THREADS_MAX: changes no bit
+ * slices  of each table, for each slice of REEF_SLICE_BYTES of it: how many bytes the memory had
+ *         learned when it was stored
  *
- * Errors: CORRUPT they are not what the memory learned; NO_MEMORY. It is then only good for release.
+ * Errors: CORRUPT it is not what the memory learned; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_memory_replay(reef_memory *memory,
                                                         const uint64_t *const *slices,
-                                                        const reef_log_block *blocks,
-                                                        size_t count,
-                                                        uint32_t threads,
+                                                        const uint8_t *block,
+                                                        size_t bytes,
                                                         reef_error *err);
 
 #endif

@@ -95,14 +95,16 @@ static uint64_t oldest(const stored *s) {
     return least;
 }
 
-static reef_status replay(reef_memory *memory, const stored *s, uint32_t threads) {
+static reef_status replay(reef_memory *memory, const stored *s) {
     const uint64_t *slices[REEF_MEMORY_TABLES];
-    size_t first = 0;
+    reef_status status = REEF_OK;
     for (size_t t = 0; t < REEF_MEMORY_TABLES; t++) slices[t] = s->learned[t];
-    // Blocks before the oldest slice are not needed.
-    while (first + 1 < s->block_count && s->blocks[first + 1].begin <= oldest(s)) first++;
-    return reef_memory_replay(memory, slices, s->blocks + first, s->block_count - first, threads,
-                              &why);
+    for (size_t i = 0; status == REEF_OK && i < s->block_count; i++)
+        // Those before the oldest slice are not needed.
+        if (i + 1 == s->block_count || s->blocks[i + 1].begin > oldest(s))
+            status =
+                reef_memory_replay(memory, slices, s->blocks[i].bytes, s->blocks[i].count, &why);
+    return status;
 }
 
 static void assert_same_parts(reef_memory *a, reef_memory *b) {
@@ -162,12 +164,9 @@ static void check(const reef_memory_options *options,
     stored s = {0};
     draw_text(&seed, count + PIECE, text);
     reef_memory *a = learn_and_store(&s, options, text, count, first, slices, with_net), *b = NULL;
-    for (uint32_t threads = REEF_REPLAY_THREADS_MAX; threads > 0; threads /= 2) {
-        reef_memory_free(b);
-        must(reef_memory_restore(&b, fetch, &s, &why));
-        must(replay(b, &s, threads));
-        assert_same_parts(a, b);
-    }
+    must(reef_memory_restore(&b, fetch, &s, &why));
+    must(replay(b, &s));
+    assert_same_parts(a, b);
     learn(a, text + count, PIECE, NULL, bits[0]);
     learn(b, text + count, PIECE, NULL, bits[1]);
     assert_memory_equal(bits[0], bits[1], sizeof(bits[0]));
@@ -207,7 +206,7 @@ PLAIN_TEST(a_log_that_is_not_one_is_refused) {
         must(reef_memory_restore(&b, fetch, &s, &why));
         block->bytes[at] ^= (uint8_t)(1 << draw_int(&seed, 0, 7));
         if (i % 3 == 0) block->count = at;
-        reef_status status = replay(b, &s, 1);
+        reef_status status = replay(b, &s);
         assert_true(status == REEF_OK || status == REEF_ERR_CORRUPT);
         refused += status == REEF_ERR_CORRUPT;
         learn(b, text, 500, NULL, NULL); // whatever was replayed

@@ -13,7 +13,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SEGMENT_HEADER_BYTES 12
 #define SEGMENT_HAS_NET (UINT32_C(1) << 31)
@@ -233,19 +232,13 @@ void reef_generation_memory_end_slices(reef_generation_memory *m) {
     if (m->memory != NULL) reef_memory_log_end(m->memory);
 }
 
-static uint32_t replay_threads(void) {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (cores < 1) return 1;
-    return cores < REEF_REPLAY_THREADS_MAX ? (uint32_t)cores : REEF_REPLAY_THREADS_MAX;
-}
-
 static reef_status replay_log(reef_generation_memory *m, reef_error *err) {
     reef_memory_slices *s = m->slices;
     reef_status status = REEF_OK;
     if (s == NULL) return REEF_OK;
-    if (s->unread != NULL)
-        status = reef_memory_replay(m->memory, (const uint64_t *const *)s->learned, s->unread,
-                                    s->block_count, replay_threads(), err);
+    for (size_t i = 0; status == REEF_OK && s->unread != NULL && i < s->block_count; i++)
+        status = reef_memory_replay(m->memory, (const uint64_t *const *)s->learned,
+                                    s->unread[i].bytes, s->unread[i].count, err);
     for (size_t i = 0; s->unread != NULL && i < s->block_count; i++) free(s->unread[i].bytes);
     free(s->unread);
     s->unread = NULL;
