@@ -23,14 +23,6 @@ static inline double reef_random_unit(uint64_t seed, uint64_t stream, uint64_t c
     return (double)(reef_random_bits(seed, stream, counter) >> 11) * 0x1p-53;
 }
 
-/** Uniform whole number below `bound` (the bias of the modulus is below 2^-32 for our bounds). */
-static inline uint64_t reef_random_below(uint64_t seed,
-                                         uint64_t stream,
-                                         uint64_t counter,
-                                         uint64_t bound) {
-    return reef_random_bits(seed, stream, counter) % bound;
-}
-
 /** out[i] ~ N(0, deviation^2), i < count. */
 void reef_random_normal(size_t count, float *out, float deviation, uint64_t seed, uint64_t stream);
 
