@@ -153,9 +153,9 @@ static const reef_option_text TEXTS[] = {
     {"source", "SOURCE", "something to read; may be given several times"},
     {"threads", "N", "threads for arithmetic (default: one per core); never changes the result"},
     {"memory", "SIZE",
-     "what to hold in memory, such as 2G (default: all there is); when sealed experts take more "
-     "than half of it, "
-     "they are read where they lie in the pool"},
+     "what to hold in memory, such as 2G (default: all there is): sealed experts beyond half of it "
+     "are read where they lie in the pool, memories of kinds beyond the other half when their text "
+     "comes"},
     {"pool-max", "SIZE",
      "what the pool's records may take, such as 20G (default 0: no bound): beyond it the oldest "
      "states are given up, as by 'reef prune'; the present one and snapshots never are"},
