@@ -153,7 +153,7 @@ reef_status reef_sum_write(reef_txn *txn,
 static reef_status get_failed(
     reef_txn *txn, int code, const reef_key *key, const reef_key_bytes *encoded, reef_error *err) {
     char text[REEF_KEY_TEXT_BYTES];
-    char doing[REEF_KEY_TEXT_BYTES + 8];
+    char doing[REEF_KEY_TEXT_BYTES + 32];
     sum expected;
     reef_key_format(key, text);
     if (code == MDB_NOTFOUND && reef_shard_is_elsewhere(txn, key))
@@ -229,7 +229,7 @@ reef_status reef_record_read(
 static reef_status put_failed(
     reef_txn *txn, int code, const reef_key *key, size_t bytes, const char *verb, reef_error *err) {
     char text[REEF_KEY_TEXT_BYTES];
-    char doing[REEF_KEY_TEXT_BYTES + 8];
+    char doing[REEF_KEY_TEXT_BYTES + 32];
     reef_error reason = {0};
     if (code == MDB_MAP_FULL) reef_environment_map_full(txn->environment);
     reef_key_format(key, text);

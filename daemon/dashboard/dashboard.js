@@ -351,7 +351,7 @@
         forgetting.busy = true;
         try {
             let matrix = await get('v1/forgetting');
-            for (; !matrix.complete && matrix.columns.length; matrix = await get('v1/forgetting')) {
+            for (; !matrix.complete; matrix = await get('v1/forgetting')) {
                 showForgetting(matrix);
                 await new Promise((resolve) => setTimeout(resolve, SLICE_PAUSE_MS));
             }

@@ -18,7 +18,7 @@ const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', 
     '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 const MODEL = ['--layers', '2', '--d-model', '16', '--attention-heads', '2', '--context', '16',
     '--batch', '4', '--heads', '2', '--topk', '2', '--d-key', '8', '--side', '6', '--side-new', '4',
-    '--boundaries', 'given', '--context-memory', '0'];
+    '--boundaries', 'given', '--context-memory', '4M'];
 
 const directory = mkdtempSync(join(tmpdir(), 'reef-dashboard-'));
 const defaultPool = join(directory, 'pool'), pool = defaultPool, faults = [], asked = [];

@@ -259,7 +259,6 @@ FIXTURE_TEST(interruptions_and_threads_leave_no_trace) {
 // ---- boundaries ---------------------------------------------------------------------------------
 
 FIXTURE_TEST(sealing_keeps_what_was_evaluated) {
-    reef_sealing sealing;
     float *open = new_logits(), *sealed = new_logits();
     const char *const AS_OF[] = {"0", "1"};
     make_pool(f, 2);
@@ -268,8 +267,7 @@ FIXTURE_TEST(sealing_keeps_what_was_evaluated) {
         commit(f);
         assert_false(averages_are_the_weights(gen_of(f)));
         logits_of(f->store, AS_OF[g], g, open);
-        must(reef_trainer_seal(f->trainer, NULL, &sealing, &why));
-        assert_true(sealing.loss_before == sealing.loss_after);
+        seal(f);
         logits_of(f->store, AS_OF[g], g, sealed);
         assert_memory_equal(open, sealed, LOGIT_BYTES);
         feed_kind(f, g + 1, 2000, 1);

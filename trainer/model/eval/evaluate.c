@@ -1,7 +1,7 @@
 // A text read by a copy of some state of the pool: its loss and logits.
 //
 // A text is one stream, cut into windows of the model's context. The memories say whose text it is
-// as they read it, and the net answers with that kind's generation from the next piece on.
+// as they read it, and the net answers with that kind's generation (reef_recall_net).
 #include "model_internal.h"
 
 #include <math.h>
@@ -14,8 +14,6 @@ reef_status reef_model_check_reads_text(const reef_model *model, reef_error *err
                      "the pool holds a layer by itself, which has no loss of bytes; what it is for "
                      "is up to the program that uses it through libreef");
 }
-
-#define BEGIN_TOKENS 32 // the first piece of a text: what it is, is soon known
 
 reef_status reef_model_run(reef_model *model,
                            size_t fires,
@@ -60,14 +58,36 @@ typedef struct text {
     reef_answers answers; // zeros, or (all): written
 } text;
 
+// Tokens that are predicted together, in a pass over the windows from `window` on: so windows lie
+// the same however a text is cut into pieces.
+typedef struct piece {
+    size_t window, at, tokens;
+} piece;
+
+static bool has_net(const reef_model *model) {
+    return model->network.config.net_share > 0.0f;
+}
+
+// The next tokens, from `at` on: as many as the pass has room for, and the net answers with one
+// generation.
+static piece next_piece(const reef_model *model, const text *of, size_t at) {
+    const size_t context = model->network.config.context;
+    piece next = {.window = has_net(model) ? at - at % context : at, .at = at};
+    size_t most = model->stride - (at - next.window), left = of->all - 1 - at;
+    if (has_net(model) && reef_recall_answers(&model->network) &&
+        most > reef_recall_net_left(&model->recall))
+        most = reef_recall_net_left(&model->recall);
+    next.tokens = left < most ? left : most;
+    return next;
+}
+
 // The net's part of a piece, or without a net losses of one that knows nothing.
-static reef_status run_piece(
-    reef_model *model, const text *of, size_t at, size_t tokens, reef_error *err) {
-    const uint8_t *bytes = of->bytes + at, *next = of->bytes + (at + tokens);
-    if (model->network.config.net_share > 0.0f)
-        return reef_model_run(model, reef_recall_net(&model->recall, &model->network), bytes,
-                              tokens, next, err);
-    for (size_t t = 0; t < tokens; t++) model->acts.loss[t] = log(REEF_VOCAB);
+static reef_status run_piece(reef_model *model, const text *of, piece it, reef_error *err) {
+    const size_t end = it.at + it.tokens;
+    if (has_net(model))
+        return reef_model_run(model, reef_recall_net(&model->recall, &model->network),
+                              of->bytes + it.window, end - it.window, of->bytes + end, err);
+    for (size_t t = 0; t < it.tokens; t++) model->acts.loss[t] = log(REEF_VOCAB);
     return REEF_OK;
 }
 
@@ -81,25 +101,14 @@ static reef_answers answers_from(const reef_answers *all, size_t token) {
 
 // The memories' part of a piece whose losses by the net are in the pass. Row t is about the token
 // after it.
-static reef_status recall_piece(
-    reef_model *model, const text *of, size_t at, size_t tokens, reef_error *err) {
+static reef_status recall_piece(reef_model *model, const text *of, piece it, reef_error *err) {
+    const size_t row = it.at - it.window;
     if (!reef_recall_answers(&model->network)) return REEF_OK;
-    bool has_net = model->network.config.net_share > 0.0f;
-    size_t skipped = at + 1 < of->from ? of->from - at - 1 : 0;
-    if (skipped >= tokens) return REEF_OK;
-    const reef_recall_piece piece = {.bytes = of->bytes + at + 1 + skipped,
-                                     .count = tokens - skipped,
-                                     .net = has_net ? model->acts.predictions + skipped : NULL,
-                                     .answers = answers_from(&of->answers, at + 1 + skipped)};
-    return reef_recall_read(&model->recall, &model->network, &piece, model->acts.loss + skipped,
-                            err);
-}
-
-// As many windows as the pass has room for; a text that has just begun has a short piece first.
-static size_t piece_tokens(const reef_model *model, size_t left) {
-    bool begins = reef_recall_answers(&model->network) && model->recall.length < BEGIN_TOKENS;
-    size_t most = begins && BEGIN_TOKENS < model->stride ? BEGIN_TOKENS : model->stride;
-    return left < most ? left : most;
+    const reef_recall_piece read = {.bytes = of->bytes + it.at + 1,
+                                    .count = it.tokens,
+                                    .net = has_net(model) ? model->acts.predictions + row : NULL,
+                                    .answers = answers_from(&of->answers, it.at + 1)};
+    return reef_recall_read(&model->recall, &model->network, &read, model->acts.loss + row, err);
 }
 
 // Losses of the tokens from `of->from` on, or from the second.
@@ -111,17 +120,18 @@ static reef_status read_text(reef_model *model,
                              void *context,
                              reef_error *err) {
     reef_status status = REEF_OK;
-    for (size_t at = 0, tokens; status == REEF_OK && at + 1 < of->all; at += tokens) {
-        tokens = piece_tokens(model, of->all - 1 - at);
-        status = run_piece(model, of, at, tokens, err);
-        if (status == REEF_OK) status = recall_piece(model, of, at, tokens, err);
+    for (size_t at = of->from > 0 ? of->from - 1 : 0; status == REEF_OK && at + 1 < of->all;) {
+        const piece it = next_piece(model, of, at);
+        status = run_piece(model, of, it, err);
+        if (status == REEF_OK) status = recall_piece(model, of, it, err);
         if (status != REEF_OK) break;
-        for (size_t t = 0; t < tokens; t++) {
-            if (at + 1 + t < of->from) continue;
-            *nats += model->acts.loss[t];
-            if (bits != NULL) bits[at + 1 + t - of->from] = (float)(model->acts.loss[t] / REEF_LN2);
+        const double *losses = model->acts.loss + (it.at - it.window);
+        for (size_t t = 0; t < it.tokens; t++) {
+            *nats += losses[t];
+            if (bits != NULL) bits[at + 1 + t - of->from] = (float)(losses[t] / REEF_LN2);
         }
-        if (progress != NULL) progress(context, (at + tokens));
+        at += it.tokens;
+        if (progress != NULL) progress(context, at);
     }
     return status;
 }
@@ -134,9 +144,9 @@ static reef_status begin_text(reef_model *model,
     double ignored;
     if (!reef_recall_answers(&model->network)) return REEF_OK;
     reef_status status = reef_recall_begin(&model->recall, &model->network, err);
-    const reef_recall_piece piece = {.bytes = first, .count = 1, .answers = *answers};
+    const reef_recall_piece read = {.bytes = first, .count = 1, .answers = *answers};
     return status == REEF_OK
-               ? reef_recall_read(&model->recall, &model->network, &piece, &ignored, err)
+               ? reef_recall_read(&model->recall, &model->network, &read, &ignored, err)
                : status;
 }
 

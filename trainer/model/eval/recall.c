@@ -18,6 +18,8 @@
 #define LEAST_BEGIN 0.5   // there
 #define CHANGE_BEFORE 8   // bytes before a change that vote on what comes then
 #define SESSIONS_MAX 256  // at a time; of two megabytes and what they learned
+#define NET_FIRST 32      // bytes of a text behind which the net's generation is chosen first,
+#define NET_EVERY 512     // and then behind each multiple of these
 #define PASSED_MAX 65536u // of what passed a memory by, the last bytes are enough of a context
 
 bool reef_recall_answers(const reef_network *network) {
@@ -64,6 +66,7 @@ reef_status reef_recall_begin(reef_recall *recall, const reef_network *network, 
     recall->length = 0;
     recall->kept = 0;
     recall->chosen_for = 0;
+    recall->net_is_chosen = false;
     recall->posterior = (reef_posterior){0};
     return REEF_OK;
 }
@@ -176,9 +179,26 @@ void reef_answers_set(const reef_answers *out, size_t from, size_t to, uint32_t 
 // ---- who answers --------------------------------------------------------------------------------
 
 size_t reef_recall_net(const reef_recall *recall, const reef_network *network) {
-    const reef_posterior *p = &recall->posterior;
     if (!reef_recall_answers(network)) return network->generation_count - 1;
-    return p->length == 0 ? 0 : reef_network_net_of(network, p->kinds[reef_posterior_likeliest(p)]);
+    return recall->net_is_chosen ? reef_network_net_of(network, recall->net_kind) : 0;
+}
+
+// The net predicts none of the first byte.
+static size_t net_bytes(const reef_recall *recall) {
+    return recall->length == 0 ? 0 : recall->length - 1;
+}
+
+size_t reef_recall_net_left(const reef_recall *recall) {
+    size_t bytes = net_bytes(recall);
+    return bytes < NET_FIRST ? NET_FIRST - bytes : NET_EVERY - bytes % NET_EVERY;
+}
+
+static void choose_net(reef_recall *recall) {
+    const reef_posterior *p = &recall->posterior;
+    size_t bytes = net_bytes(recall);
+    if (bytes == 0 || (bytes != NET_FIRST && bytes % NET_EVERY != 0)) return;
+    recall->net_is_chosen = true;
+    recall->net_kind = p->kinds[reef_posterior_likeliest(p)];
 }
 
 static bool has_memory(const reef_network *network, size_t g) {
@@ -331,6 +351,7 @@ static reef_status read_byte(reef_recall *recall,
     recall->net[p->length % REEF_REPLAY] = net == NULL ? (reef_net_prediction){0} : *net;
     *loss = reef_posterior_read(p, bits) * REEF_LN2;
     keep_text(recall, byte, 1);
+    choose_net(recall);
     return REEF_OK;
 }
 

@@ -25,6 +25,8 @@ typedef struct reef_recall {
     uint8_t *text;                  // owned: of it the last `kept` bytes
     size_t kept;
     reef_posterior posterior;
+    bool net_is_chosen; // the kind that the net answers with: see reef_recall_net
+    uint32_t net_kind;
     uint64_t chosen_for;                  // byte that the running kinds were chosen for, from 1 on
     reef_kind_vote *vote;                 // owned; NULL: not needed yet
     reef_net_prediction net[REEF_REPLAY]; // of byte i of the text at i % REEF_REPLAY
@@ -70,10 +72,14 @@ void reef_recall_shares(const reef_recall *recall, double *shares);
 bool reef_recall_answers(const reef_network *network);
 
 /**
- * The generation that the net answers what comes next with: the newest of the kind that is likeliest
- * by now. 0 before the first byte; the newest of all where no memory answers.
+ * The generation that the net answers what comes next with: the newest of the kind that was likeliest
+ * where it was chosen last, behind 32 bytes of the text, and 512, 1024, ...: however the text is cut
+ * into calls. 0 before that; the newest of all where no memory answers.
  */
 size_t reef_recall_net(const reef_recall *recall, const reef_network *network);
+
+/** How many bytes it answers with that generation from here on, at most. */
+size_t reef_recall_net_left(const reef_recall *recall);
 
 /**
  * Read more of the text.
