@@ -312,7 +312,6 @@ test('after a restore in place the loss has no marks of what was discarded', asy
 
 test('kinds are shown where they learned, and are named from the page', async () => {
     const kinds = join(directory, 'kinds.pool'), source = join(directory, 'kinds.txt');
-    assert.equal(await page.locator('#kinds').isHidden(), true); // the pool before has no memories
     // Two kinds in turns: words of other letters.
     const turn = join(directory, 'turn'), letters = [];
     writeText(turn, 20000);
