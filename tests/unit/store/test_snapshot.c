@@ -15,7 +15,6 @@
 
 #define BLOCKS 4
 #define BLOCK_BYTES 6000
-#define SLOTS 3
 
 // ---- content that follows from a seed -----------------------------------------------------------
 
@@ -370,7 +369,7 @@ POOL_TEST(several_go_in_one_transaction_or_none) {
     assert_memory_equal(after.root, made.root, REEF_HASH_BYTES);
     assert_int_equal(pool_check(f->store).snapshots, 1);
     // a generation's record, its content, and the snapshot's
-    uint64_t each = 1 + BLOCKS * 5 + 2 + SLOTS + 1;
+    uint64_t each = 1 + BLOCKS * 5 + 2 + 1;
     assert_int_equal(pool_check(f->store).records, records - 2 * each);
 }
 
@@ -426,7 +425,7 @@ POOL_TEST(a_damaged_snapshot_is_passed_over_and_goes_with_what_no_other_holds) {
 
     // One that is made of the commit to come gets its number, though another cannot be read.
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .generation = 1, .name = "new"}, "new", 3);
+    pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .name = "w_q"}, "new", 3);
     must(reef_snapshot_create(txn, "changed", &found, &why));
     reef_commit changed = pool_commit(txn, 2);
     txn = pool_begin(f->store, REEF_TXN_READ);
@@ -485,7 +484,7 @@ POOL_TEST(without_the_last_generations_record_only_a_restore_writes) {
     record_damage(f->path, &(reef_key){.db = REEF_DB_GENERATIONS, .generation = 3});
     f->store = pool_open(f->path, false, true);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    const reef_key slot = {.db = REEF_DB_MOMENTS};
+    const reef_key slot = {.db = REEF_DB_USAGE};
     reef_commit commit = {.step = 9};
     must_fail(reef_record_put(txn, &slot, REEF_BYTES, "x", 1, &why), REEF_ERR_CORRUPT,
               "generation 3");

@@ -48,7 +48,7 @@ static reef_key model_key(uint32_t i) {
     case 4:
         return (reef_key){.db = REEF_DB_JOURNAL, .name = names[n % NAMES], .sequence = n};
     case 5:
-        return (reef_key){.db = REEF_DB_MOMENTS, .block = n * 0x01010101u};
+        return (reef_key){.db = REEF_DB_FLAGS, .block = n * 0x01010101u};
     case 6:
         return (reef_key){.db = REEF_DB_USAGE, .level = n % 2, .window = n, .layer = n};
     case 7:
