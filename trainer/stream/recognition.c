@@ -82,12 +82,12 @@ _Static_assert(READ_MAX < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be def
 
 // What a text costs, of what a kind knows over learning it from nothing. Of text that is its own,
 // and be it a table of constants, a large kind saves 9 to 45 % in one of the halves: what is odd and
-// repeats itself ends soon. Of what another kind begins with it saves 0 to 8 % in both. Where the
+// repeats itself ends soon. Of what another kind begins with it saves 0 to 9 % in both. Where the
 // two have much in common it is more: Python after 10 MB of C 14 %, for 1.4 times the bits that C
 // usually takes. Of a kind of 1 MB own text that costs more than usual is not so far off: it saves
 // 16 % or more in one half. A small kind saves 4 % of another's text at most, in the last half or
 // behind the first piece: what is before may be its own.
-#define FOREIGN 0.92
+#define FOREIGN 0.90
 #define COSTLY 1.1 // times the kind's usual bits
 #define SMALL_FOREIGN 0.945
 #define SMALL_FOREIGN_AT_LAST 1.03
