@@ -9,7 +9,7 @@
 //                0     8  position of the first byte: how many were learned before it
 //                8    24  the last eight bytes; positions of the line and of the line above
 //               32    52  the other words of the position there, as in a memory's header
-//               84     4  contexts of which enough are met again, a bit each
+//               84     4  a bit for each context that is often met again
 //               88    16  hashes of the matches
 //              104        a record for each byte
 //

@@ -354,7 +354,7 @@ void reef_trees_open_lower(reef_predictor *p);
 void reef_trees_catch_up(reef_predictor *p);
 /** The byte came: cells learn it. */
 void reef_trees_end_byte(reef_predictor *p, uint8_t byte);
-/** Does a context of which little is known get a cell in a crowded line? */
+/** Does a context that was hardly met get a cell in a crowded line? */
 bool reef_trees_are_met_again(const reef_predictor *p, size_t context);
 /** Trees of every context in a table of twice the lines. `to`: zeros; `cells`: as they are. */
 void reef_slots_double(reef_lines *to,

@@ -5,8 +5,8 @@
 //   log                  |-----------------------------|        from the oldest slice on
 //
 // A memory that is logged says of each byte what was decided when it was learned, some four bytes.
-// To restore one is to restore its parts, of which the tables' slices are of different times, and
-// to replay the log from the oldest of these times on: all else is as of now. What was predicted is
+// Its parts are restored first. Slices of its tables are of different times, all else is as of now.
+// Then the log is replayed from the oldest of these times on. What was predicted is
 // not computed again, so that takes a fraction of the time of learning.
 #ifndef REEF_REPLAY_H
 #define REEF_REPLAY_H

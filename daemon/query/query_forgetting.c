@@ -1,5 +1,5 @@
-// The matrix of forgetting; see query_thread.h. What a kind had learned last when its generation was
-// sealed, in bits a byte by that state, by those after it and now.
+// The matrix of forgetting; see query_thread.h. What a kind had learned last when its generation
+// was sealed, in bits a byte by that state, by those after it and now.
 #include "query_thread.h"
 
 #include "reef_log.h"

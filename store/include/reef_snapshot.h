@@ -38,9 +38,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_usage_view(reef_txn *txn,
 
 /**
  * Make a snapshot inside a write transaction: copies tensors, experts, flags, moments, memory,
- * usage and the generation record of the open generation to a fresh pseudo-generation; sealed ones are shared. INVALID when the name is taken or not
- * [A-Za-z0-9][A-Za-z0-9._-]{0,63}, parses as an unsigned number (numbers name generations) or is
- * "now". The root hash does not change.
+ * usage and the generation record of the open generation to a fresh pseudo-generation; sealed ones
+ * are shared. INVALID when the name is taken or not [A-Za-z0-9][A-Za-z0-9._-]{0,63}, parses as an
+ * unsigned number (numbers name generations) or is "now". The root hash does not change.
  *
  * Commit first: the snapshot is then of the last commit (NOT_FOUND if nothing was committed). When
  * this transaction has already changed something that is hashed, the snapshot is of the commit that

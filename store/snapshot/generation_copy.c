@@ -9,7 +9,8 @@
 //   usage of layer L, block b (level 0, window 0)  <->  moments snapshot.usage.L, block b
 // clang-format on
 //
-// Copies of sealed generations, which only a restore in place makes, have no moments. One alone may also be copied into a pool of its own, for another one to take in.
+// Copies of sealed generations, which only a restore in place makes, have no moments. One alone may
+// also be copied into a pool of its own, for another one to take in.
 #include "store_internal.h"
 
 #include "reef_byte_order.h"

@@ -65,7 +65,8 @@ REEF_MUST_CHECK reef_status reef_model_read_state(reef_model *model,
 /** INVALID where the model reads no text. */
 REEF_MUST_CHECK reef_status reef_model_check_reads_text(const reef_model *model, reef_error *err);
 /**
- * Forward of `count` tokens from `bytes` on (at most a pass): losses and logits in the model's pass.
+ * Forward of `count` tokens from `bytes` on (at most a pass): losses and logits in the model's
+ * pass.
  *
  * next   the token after the last, or NULL
  * fires  the later generation that takes part, or 0

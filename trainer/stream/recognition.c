@@ -9,9 +9,9 @@
 //                bound, which grows with what that kind has learned, and no candidate knows the
 //                last piece, a new kind may begin.
 //
-// Then the text itself is read (text_cost.h). A kind ends only if its memory, which learns on, saves
-// few of the bits of learning the text from nothing. Odd files of one kind are strange to it, and
-// are foretold by it all the same.
+// Then the text itself is read (text_cost.h). A kind ends only if its memory, which learns on,
+// saves few of the bits of learning the text from nothing. Odd files of one kind are strange to it,
+// and are foretold by it all the same.
 //
 // The change is put where the sum that won began to rise for the last time (find_change: to the
 // batch). The constants were chosen on 77 kinds of text of 84 kB in one stream (docs/LEARNING.md).
@@ -81,12 +81,12 @@ _Static_assert(LEAST_PIECES_MAX < DEFERRED_PIECES_MAX, "a new kind can begin");
 _Static_assert(READ_MAX < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be deferred");
 
 // What a text costs, of what a kind knows over learning it from nothing. Of text that is its own,
-// and be it a table of constants, a large kind saves 9 to 45 % in one of the halves: what is odd and
-// repeats itself ends soon. Of what another kind begins with it saves 0 to 9 % in both. Where the
-// two have much in common it is more: Python after 10 MB of C 14 %, for 1.4 times the bits that C
-// usually takes. Of a kind of 1 MB own text that costs more than usual is not so far off: it saves
-// 16 % or more in one half. A small kind saves 4 % of another's text at most, in the last half or
-// behind the first piece: what is before may be its own.
+// and be it a table of constants, a large kind saves 9 to 45 % in one of the halves: what is odd
+// and repeats itself ends soon. Of what another kind begins with it saves 0 to 9 % in both. Where
+// the two have much in common it is more: Python after 10 MB of C 14 %, for 1.4 times the bits that
+// C usually takes. Of a kind of 1 MB own text that costs more than usual is not so far off: it
+// saves 16 % or more in one half. A small kind saves 4 % of another's text at most, in the last
+// half or behind the first piece: what is before may be its own.
 #define FOREIGN 0.90
 #define COSTLY 1.1 // times the kind's usual bits
 #define SMALL_FOREIGN 0.945

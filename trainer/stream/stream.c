@@ -11,8 +11,8 @@
 //
 // A marker line (marker_line.c) is a boundary at exactly its offset. What is pending before it is
 // learned first. The rest, fewer bytes than a batch and its next byte, goes with the marker line.
-// Generations on both sides see nothing of each other's data. A marker line before anything was learned since the last
-// boundary is only taken out of the stream.
+// Generations on both sides see nothing of each other's data. A marker line before anything was
+// learned since the last boundary is only taken out of the stream.
 #include "stream.h"
 #include "boundary.h"
 #include "kind_memories.h"
@@ -169,8 +169,8 @@ static reef_status accept_bytes(
     return REEF_OK;
 }
 
-// A refused boundary has not begun. After any other failure a batch may be half counted, or what follows a step has not been done: read on from here it would be another
-// model.
+// A refused boundary has not begun. After any other failure a batch may be half counted, or what
+// follows a step has not been done: read on from here it would be another model.
 static reef_status settled(reef_trainer *trainer, reef_status status) {
     if (status != REEF_OK && status != REEF_ERR_INVALID && status != REEF_ERR_FULL)
         reef_trainer_break(trainer, status);

@@ -69,28 +69,6 @@ static reef_memory *stored_and_restored(reef_memory *memory) {
     return copy;
 }
 
-static void assert_same_parts(reef_memory *a, reef_memory *b) {
-    reef_memory_part left[PARTS_MAX], right[PARTS_MAX];
-    reef_memory_parts(a, left);
-    reef_memory_parts(b, right);
-    for (size_t i = 0; i < reef_memory_part_count(); i++) {
-        assert_string_equal(left[i].name, right[i].name);
-        if (left[i].bytes != right[i].bytes ||
-            (left[i].bytes > 0 && memcmp(left[i].data, right[i].data, left[i].bytes) != 0))
-            fail_msg("part %s", left[i].name);
-    }
-}
-
-static void draw_net(uint64_t *seed, const uint8_t *bytes, size_t count, reef_net_prediction *net) {
-    for (size_t i = 0; i < count; i++) {
-        net[i].tokens = (uint16_t)(i / 100 % 3 == 0 ? 0 : 1 + i % 90);
-        for (int bit = 0; bit < 8; bit++) {
-            bool right = draw_int(seed, 0, 9) > 1, one = bytes[i] >> (7 - bit) & 1;
-            net[i].odds[bit] = (int16_t)(one == right ? 600 : -600);
-        }
-    }
-}
-
 // ---- the same memory ----------------------------------------------------------------------------
 
 static void check_cuts(uint64_t bytes_max, size_t count, int cuts, bool with_net, uint64_t seed) {
@@ -99,7 +77,7 @@ static void check_cuts(uint64_t bytes_max, size_t count, int cuts, bool with_net
     static reef_net_prediction nets[TEXT];
     const reef_net_prediction *net = with_net ? nets : NULL;
     draw_text(&seed, count, text);
-    draw_net(&seed, text, count, nets);
+    draw_useful_net(&seed, text, count, nets);
     reef_memory *a = new_memory(bytes_max), *b = new_memory(bytes_max);
     learn(a, text, count, net, plain);
     for (size_t at = 0; at < count;) {
@@ -183,7 +161,7 @@ static reef_memory *small_memory(uint64_t bytes_max, uint64_t seed, size_t count
     static reef_net_prediction net[TEXT];
     reef_memory *memory = new_memory(bytes_max);
     draw_text(&seed, count, text);
-    draw_net(&seed, text, count, net);
+    draw_useful_net(&seed, text, count, net);
     learn(memory, text, count, net, NULL);
     return memory;
 }
@@ -318,7 +296,7 @@ PLAIN_TEST(flipped_bits_are_refused_or_do_no_harm) {
     reef_memory *memory = small_memory(0, 367, 5000);
     stored s = store(memory);
     draw_text(&seed, COUNT, text);
-    draw_net(&seed, text, COUNT, net);
+    draw_useful_net(&seed, text, COUNT, net);
     for (size_t trial = 0; trial < TRIALS; trial++) {
         // One part at a time, so that one that is checked does not keep others from being read.
         size_t part = trial % s.count;

@@ -107,26 +107,6 @@ static reef_status replay(reef_memory *memory, const stored *s) {
     return status;
 }
 
-static void assert_same_parts(reef_memory *a, reef_memory *b) {
-    reef_memory_part left[PARTS], right[PARTS];
-    reef_memory_parts(a, left);
-    reef_memory_parts(b, right);
-    for (size_t i = 0; i < PARTS; i++)
-        if (left[i].bytes != right[i].bytes ||
-            (left[i].bytes > 0 && memcmp(left[i].data, right[i].data, left[i].bytes) != 0))
-            fail_msg("part %s", left[i].name);
-}
-
-static void draw_net(uint64_t *seed, const uint8_t *bytes, size_t count, reef_net_prediction *net) {
-    for (size_t i = 0; i < count; i++) {
-        net[i].tokens = (uint16_t)(i / 100 % 3 == 0 ? 0 : 1 + i % 90);
-        for (int bit = 0; bit < 8; bit++) {
-            bool right = draw_int(seed, 0, 9) > 1, one = bytes[i] >> (7 - bit) & 1;
-            net[i].odds[bit] = (int16_t)(one == right ? 600 : -600);
-        }
-    }
-}
-
 // Learns `text` from `first` bytes on with a log; what is stored of it then is `s`.
 static reef_memory *learn_and_store(stored *s,
                                     const reef_memory_options *options,
@@ -144,7 +124,7 @@ static reef_memory *learn_and_store(stored *s,
     store_some(s, memory, 0);
     for (size_t at = first; at < count; at += PIECE) {
         size_t some = count - at < PIECE ? count - at : PIECE;
-        draw_net(&seed, text + at, some, net);
+        draw_useful_net(&seed, text + at, some, net);
         learn(memory, text + at, some, with_net && at % 2 == 0 ? net : NULL, NULL);
         store_some(s, memory, slices);
     }

@@ -71,8 +71,8 @@ FIXTURE_TEST(whoever_the_text_names_is_asked) {
     assert_int_equal(status_of(f).generation, MANY - 1);
 }
 
-// Words of a language too large to be learned from one passage. Of every sixteen words the last `odd`
-// ones are not in the language.
+// Words of a language too large to be learned from one passage. Of every sixteen words the last
+// `odd` ones are not in the language.
 static void feed_language(lifelong *f, size_t count, size_t odd, uint32_t seed) {
     enum { LANGUAGE = 8000 };
     uint8_t *text = room(count + LETTERS + 1);
@@ -119,8 +119,8 @@ FIXTURE_TEST(what_a_small_kind_helps_to_foretell_is_its_own) {
     assert_int_equal(status_of(f).generation, 0);
 }
 
-// What the kind knows saves an eighth of the bits. But they are nearly twice as many as its own text
-// takes.
+// What the kind knows saves an eighth of the bits. But they are nearly twice as many as its own
+// text takes.
 FIXTURE_TEST(what_has_much_in_common_with_a_large_kind_and_costs_more_is_another) {
     choose(&f->config, "context_memory", "16M");
     make_pool(f, 1);

@@ -99,9 +99,9 @@ static reef_status score_by_new_memory(const reef_model *model,
 }
 
 // The last fifth of each memory's text, scored by a new memory that learned what lies before it:
-// what a memory has learned is no surprise to it. `out` is what was scored, as parts of its own, also
-// after an error, with the `bits` of each byte; lines that were not scored are added to the scorer:
-// scores of the others go by them.
+// what a memory has learned is no surprise to it. `out` is what was scored, as parts of its own,
+// also after an error, with the `bits` of each byte; lines that were not scored are added to the
+// scorer: scores of the others go by them.
 static reef_status score_text(const reef_learned_text *text,
                               const reef_model *model,
                               reef_memory_reading reading,

@@ -74,8 +74,9 @@ REEF_MUST_CHECK reef_status reef_checkpoint_put_memory(reef_txn *txn,
 /** Before what is put of it: an earlier transaction may have failed. */
 void reef_checkpoint_begin_put(reef_generation_memory *m);
 /**
- * What a commit holds of a memory that learns, whose records have the database, generation and layer
- * of `prefix`: tail, tables or slices. clear: removes what is stored of it, which may be damaged.
+ * What a commit holds of a memory that learns, whose records have the database, generation and
+ * layer of `prefix`: tail, tables or slices. clear: removes what is stored of it, which may be
+ * damaged.
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_put_learning(
     reef_txn *txn,

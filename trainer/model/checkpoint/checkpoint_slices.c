@@ -3,7 +3,7 @@
 //   header, mark, mixer, net   as they are
 //   text                       blocks in which bytes came
 //   cells, trees, index ...    some slices, whose turn it is; a table that has doubled whole
-//   log, 0                     number of the first block of the log, and how many there are: u32 each
+//   log, 0                     number of the first block, and how many there are: u32 each
 //   log, block                 what was decided, from before the oldest slice on (reef_replay.h)
 //
 // So each slice is read as it was at its own time, and the log leads from there to the commit. In a

@@ -1,8 +1,9 @@
 // What the context memories of a model predict of a text, with its net as one more input.
 //
-// A few kinds answer a byte together, each by how well it predicted so far (posterior.h). Their memories predict the byte and, in a session, learn
-// it; for the other memories the byte passes by. All sessions are reset for each text, so that
-// predictions are a function of the state and the text.
+// A few kinds answer a byte together, each by how well it predicted so far (posterior.h). Their
+// memories predict the byte and, in a session, learn it; for the other memories the byte passes by.
+// All sessions are reset for each text, so that predictions are a function of the state and the
+// text.
 #ifndef REEF_RECALL_H
 #define REEF_RECALL_H
 
@@ -72,9 +73,9 @@ void reef_recall_shares(const reef_recall *recall, double *shares);
 bool reef_recall_answers(const reef_network *network);
 
 /**
- * The generation that the net answers what comes next with: the newest of the kind that was likeliest
- * where it was chosen last, behind 32 bytes of the text, and 512, 1024, ...: however the text is cut
- * into calls. 0 before that; the newest of all where no memory answers.
+ * The generation that the net answers what comes next with: the newest of the kind that was
+ * likeliest where it was chosen last, behind 32 bytes of the text, and 512, 1024, ...: however the
+ * text is cut into calls. 0 before that; the newest of all where no memory answers.
  */
 size_t reef_recall_net(const reef_recall *recall, const reef_network *network);
 

@@ -283,8 +283,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_learned_read(reef_txn *txn,
                                                               reef_error *err);
 
 /**
- * Logits (tokens, 256) of every position by the net alone, with the newest generation: for tests and
- * tools.
+ * Logits (tokens, 256) of every position by the net alone, with the newest generation: for tests
+ * and tools.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_logits(
     reef_model *model, const uint8_t *bytes, size_t count, float *logits, reef_error *err);

@@ -102,7 +102,8 @@ uint64_t reef_generation_memory_round(const reef_generation_memory *m);
  * waits in `unlearned`, if one does. Up to some seconds, so not in a transaction that others wait
  * for.
  *
- * Errors: CORRUPT the log is not what it learned; it ends within a segment, or it is not what leads to the chain; NO_MEMORY.
+ * Errors: CORRUPT the log is not what it learned; it ends within a segment, or it is not what leads
+ * to the chain; NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_generation_memory_catch_up(reef_generation_memory *m,
                                                             uint64_t bytes_max,
@@ -179,8 +180,8 @@ REEF_MUST_CHECK reef_status reef_generation_memory_copy(reef_generation_memory *
 //
 // As of generation 1 the memory of kind 0 is that of generation 0 and the visit that generation 1
 // holds; now it is both visits more. A visit is stored as what was learned, and as tables once that
-// is long, so that few bytes are learned again when it is read. Large ones go on in slices until the
-// holder is sealed.
+// is long, so that few bytes are learned again when it is read. Large ones go on in slices until
+// the holder is sealed.
 //
 // A kind that was merged into another one has a last visit without either, in the generation that
 // was open then: from there on it has no memory, and before it states are as they were.

@@ -43,8 +43,9 @@ void reef_project_back(
 // tokens, each once to every rank that chose it.
 
 /**
- * Fetch what generation g chose in layer l for the windows first .. end - 1, and is not here. Every rank that the rows are divided over calls it at once, each for its own windows, which
- * may be all. What was fetched before into the same tape goes.
+ * Fetch what generation g chose in layer l for the windows first .. end - 1, and is not here. Every
+ * rank that the rows are divided over calls it at once, each for its own windows, which may be all.
+ * What was fetched before into the same tape goes.
  *
  * Nothing happens where all rows are here. A rank without memory for them ends all ranks.
  */
