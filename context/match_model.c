@@ -75,7 +75,8 @@ void reef_match_look_up(reef_match *match,
     size_t entry = entry_of(match->hash, index), line = entry / REEF_MATCH_ENTRIES;
     const uint32_t *seen = (const uint32_t *)(const void *)reef_lines_peek(index, line);
     uint32_t end = (uint32_t)text->end, position = seen[entry % REEF_MATCH_ENTRIES];
-    if (position != 0) match->found = text->end - (uint32_t)(end - position);
+    // One that is 2^32 bytes old looks like the end itself.
+    if (position != 0 && position != end) match->found = text->end - (uint32_t)(end - position);
     if (match->found != 0) reef_text_prefetch(text, match->found - 1);
     if (!remembers) return;
     uint32_t *positions = (uint32_t *)(void *)reef_lines_at(index, line);

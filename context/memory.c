@@ -68,7 +68,7 @@ reef_status reef_memory_new(reef_memory **out,
     uint64_t bytes_max = given->bytes_max > 0 ? given->bytes_max : REEF_MEMORY_BYTES_DEFAULT;
     if (bytes_max < REEF_MEMORY_BYTES_MIN || bytes_max > REEF_MEMORY_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "the tables of a context memory take %llu to %llu bytes, not %" PRIu64,
+                         "a context memory takes %llu to %llu bytes, not %" PRIu64,
                          REEF_MEMORY_BYTES_MIN, REEF_MEMORY_BYTES_MAX, bytes_max);
     uint64_t text_max = given->text_max > 0 ? given->text_max : reef_memory_text_max(bytes_max);
     const reef_memory_sizes sizes = reef_memory_sizes_first(bytes_max, text_max);

@@ -9,6 +9,11 @@
 // the next size, up to its share of the bound. So what a memory takes, and what it knows, depends
 // on the stream alone.
 //
+// Of the power of two below the bound cells have a half, trees a quarter, the text an eighth, and
+// its two indexes a sixteenth each, so all together end within it. Where the bound is small, the
+// text still reaches much further back than the tables: of 4M these are full after some 200 kB,
+// and the text keeps 512 kB.
+//
 // Room for cells and trees, by what the stream has:
 //
 //   84 kB   500 kB   1.7 MB   10 MB    100 MB    1 GB
@@ -27,7 +32,6 @@
 // are entered: with an eighth of them a repeated passage was found some fifty bytes later.
 #define INDEX_SPARSE 8
 #define TEXT_FIRST (1ull << 16)
-#define TEXT_SHARE 4 // bytes of text for a byte of the bound
 // An entry of an index has the lower 32 bits of a position: more text could not be told apart.
 static_assert(REEF_MEMORY_TEXT_MAX <= 1ull << 32, "32 bits hold every position in the text");
 
@@ -38,7 +42,7 @@ static uint32_t log2_below(uint64_t x) {
 // ---- the text -----------------------------------------------------------------------------------
 
 uint64_t reef_memory_text_max(uint64_t bytes_max) {
-    uint64_t bound = 1ull << log2_below(bytes_max * TEXT_SHARE);
+    uint64_t bound = 1ull << log2_below(bytes_max) >> 3;
     return bound < REEF_MEMORY_TEXT_MAX ? bound : REEF_MEMORY_TEXT_MAX;
 }
 
@@ -61,11 +65,10 @@ static uint32_t min_log2(reef_memory_table table) {
     return table == REEF_TABLE_TREES ? REEF_SLOT_LINES_MIN_LOG2 : INDEX_LINES_MIN_LOG2;
 }
 
-// Cells have a half of the bound, trees a quarter, each index an eighth.
 uint32_t reef_memory_table_max_log2(uint64_t bytes_max, reef_memory_table table) {
     uint32_t all = log2_below(bytes_max / REEF_LINE_BYTES);
     if (table == REEF_TABLE_CELLS) return all - 1;
-    return table == REEF_TABLE_TREES ? all - 2 : all - 3;
+    return table == REEF_TABLE_TREES ? all - 2 : all - 4;
 }
 
 static uint64_t table_bytes(const reef_memory_sizes *sizes, reef_memory_table table) {

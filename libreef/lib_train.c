@@ -208,7 +208,7 @@ reef_status reef_pool_evaluate_kinds(reef_pool *pool,
                                      reef_evaluation *out,
                                      reef_error *err) {
     reef_score score = {.answers = {.width = width, .kinds = kinds, .weights = weights}};
-    if (pool->config.context_memory == 0)
+    if (pool->config.memory == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "pool %.120s has no context memories, by which kinds answer",
                          reef_store_path(pool->store));

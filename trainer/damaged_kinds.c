@@ -26,7 +26,7 @@ static reef_status look(const reef_trainer *trainer,
                         reef_generation_memory *memory,
                         reef_lost_kind *lost,
                         reef_error *err) {
-    uint64_t bytes_max = trainer->network.config.context_memory;
+    uint64_t bytes_max = trainer->network.config.memory;
     reef_status status =
         reef_kind_heads_load_whole(heads, txn, kind, bytes_max, learns, memory, lost, err);
     const reef_visit_entry *newest = reef_kind_heads_find(heads, kind);
@@ -80,7 +80,7 @@ static reef_status begin_anew(reef_trainer *trainer,
                               reef_error *err) {
     reef_recognition_forget_level(trainer, kind);
     memory->next = trainer->stream_bytes;
-    const reef_memory_options options = {.bytes_max = trainer->network.config.context_memory};
+    const reef_memory_options options = {.bytes_max = trainer->network.config.memory};
     return reef_memory_new(&memory->memory, &options, err);
 }
 

@@ -21,7 +21,7 @@ static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
         status = reef_activations_init(&trainer->net.acts, config, config->batch, true, err);
     if (reef_trainer_division(trainer).count > 1)
         trainer->net.acts.row_ranks = trainer->options.ranks;
-    if (status != REEF_OK || config->context_memory == 0) return status;
+    if (status != REEF_OK || config->memory == 0) return status;
     trainer->memory.bits = calloc(reef_batch_bytes(config), sizeof(*trainer->memory.bits));
     trainer->memory.losses = calloc(reef_batch_bytes(config), sizeof(*trainer->memory.losses));
     if (trainer->memory.bits == NULL || trainer->memory.losses == NULL)

@@ -243,8 +243,7 @@ reef_status reef_trainer_kind_merge(reef_trainer *trainer,
     if (status == REEF_OK) status = read_text(trainer, into, &texts[1], &out->into_bytes, err);
     out->text_bytes = texts[0].count;
     if (status == REEF_OK)
-        status =
-            measure_both(out, &texts[0], &texts[1], trainer->network.config.context_memory, err);
+        status = measure_both(out, &texts[0], &texts[1], trainer->network.config.memory, err);
     if (status == REEF_OK && !dry_run) status = merge_and_commit(trainer, out, &texts[0], err);
     free(texts[0].bytes);
     free(texts[1].bytes);

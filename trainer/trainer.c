@@ -62,22 +62,11 @@ static reef_status check_divided(const reef_trainer *trainer, reef_error *err) {
         reef_store_path(trainer->store), shard->count, what);
 }
 
-// Which memories are held decides which are read: by all, at the same points.
-static void agree_on_room(reef_trainer *trainer) {
-    uint64_t each[REEF_RANKS_MAX], *room = &trainer->kinds.room;
-    size_t count = reef_ranks_count(trainer->options.ranks);
-    each[reef_ranks_rank(trainer->options.ranks)] = *room;
-    reef_divided_tell(trainer->options.ranks, each, sizeof(*each));
-    for (size_t r = 0; r < count; r++)
-        if (each[r] < *room) *room = each[r];
-}
-
 // To recover kinds it is read with the others.
 static reef_status load_open_memory(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_generation *open = reef_open_generation(trainer);
     reef_error reason;
-    if (trainer->network.config.context_memory == 0 || trainer->options.recovers_kinds)
-        return REEF_OK;
+    if (trainer->network.config.memory == 0 || trainer->options.recovers_kinds) return REEF_OK;
     reef_status status =
         reef_checkpoint_read_memory(txn, open->info.generation, &open->memory, &reason);
     if (status == REEF_OK) return REEF_OK;
@@ -94,8 +83,7 @@ static reef_status load_together(reef_trainer *trainer,
     if (trainer->options.shard.count == 0)
         return status == REEF_OK ? load_open_memory(trainer, txn, err) : status;
     status = reef_divided_meet(trainer, status, err);
-    if (status != REEF_OK || trainer->network.config.context_memory == 0) return status;
-    agree_on_room(trainer);
+    if (status != REEF_OK || trainer->network.config.memory == 0) return status;
     reef_divided_gather(trainer, txn);
     reef_generation *open = reef_open_generation(trainer);
     status = reef_checkpoint_read_memory(txn, open->info.generation, &open->memory, err);
@@ -109,6 +97,7 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
     status = reef_config_read(txn, &trainer->network.config, err);
+    trainer->kinds.room = trainer->network.config.memory;
     if (status == REEF_OK) status = check_shard(trainer, txn, err);
     if (status == REEF_OK) status = check_divided(trainer, err);
     if (status == REEF_OK) status = reef_trainer_allocate(trainer, err);
@@ -145,7 +134,6 @@ reef_status reef_trainer_open(reef_trainer **out,
     trainer->store = store;
     if (options != NULL) trainer->options = *options;
     reef_residency_init(&trainer->net.residency, store, trainer->options.memory_bytes);
-    trainer->kinds.room = trainer->net.residency.memory_bytes / 2;
     reef_status status = load_trainer(trainer, err);
     if (status == REEF_OK) {
         *out = trainer;
@@ -205,7 +193,7 @@ static void describe_kind(const reef_trainer *trainer, uint32_t kind, reef_memor
     const reef_memory *memory =
         kind == reef_open_kind(trainer) ? reef_open_kind_memory(trainer) : NULL;
     if (memory == NULL) memory = reef_kind_view_loaded(trainer, kind, &seen);
-    describe_memory(out, memory, &seen, trainer->network.config.context_memory);
+    describe_memory(out, memory, &seen, trainer->network.config.memory);
 }
 
 static uint64_t experts_of(const reef_trainer *trainer, const reef_generation *generation) {
@@ -248,7 +236,7 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         out->experts += experts_of(trainer, trainer->network.generations[g]);
     }
     out->experts_open = experts_of(trainer, open);
-    if (trainer->network.config.context_memory == 0) return;
+    if (trainer->network.config.memory == 0) return;
     describe_kind(trainer, reef_open_kind(trainer), &out->memory);
     out->kind_memory = out->memory;
     if (out->kind != reef_open_kind(trainer)) describe_kind(trainer, out->kind, &out->kind_memory);

@@ -26,21 +26,21 @@
 #define REEF_MEMORY_BYTES_DEFAULT (1ull << 30)
 #define REEF_MEMORY_BYTES_MIN (4ull << 20)
 #define REEF_MEMORY_BYTES_MAX (64ull << 30)
-#define REEF_MEMORY_TEXT_MAX (256ull << 20)
+#define REEF_MEMORY_TEXT_MAX (4ull << 30)
 
 typedef struct reef_memory reef_memory;
 typedef struct reef_memory_session reef_memory_session;
 
 typedef struct reef_memory_options {
     /**
-     * What its tables may take, in bytes; 0: REEF_MEMORY_BYTES_DEFAULT. They begin small and double
-     * as it learns. At the bound the least used contexts make room for new ones. Some megabytes for
-     * the mixers come beside it.
+     * What its tables and its text may take, in bytes; 0: REEF_MEMORY_BYTES_DEFAULT. They begin
+     * small and double as it learns. At the bound the least used contexts make room for new ones.
+     * Some megabytes for the mixers come beside it.
      */
     uint64_t bytes_max;
     /**
-     * Bytes of the text that are kept, where matches are found, beside the bound: a power of two
-     * from 64 KiB to REEF_MEMORY_TEXT_MAX. 0: four for each byte of the bound, as far as that goes.
+     * Bytes of the text that are kept, where matches are found: a power of two from 64 KiB to
+     * REEF_MEMORY_TEXT_MAX. 0: an eighth of the bound, as far as that goes.
      */
     uint64_t text_max;
 } reef_memory_options;

@@ -56,7 +56,7 @@ static bool is_fresh(const reef_query_thread *queries,
 // are opened at once: two of a large one may be more than there is room for.
 static bool is_slow(const reef_query_model *kept) {
     return kept->took_ns >= WAIT_NS_MAX && reef_model_is_shared(kept->model) &&
-           reef_model_config(kept->model)->context_memory > 0;
+           reef_model_config(kept->model)->memory > 0;
 }
 
 bool reef_query_thread_is_recent(reef_query_thread *queries) {

@@ -146,8 +146,7 @@ static reef_status set_memory(
     reef_txn *txn, const stats_pool *pool, uint32_t generation, json_t *object, reef_error *err) {
     reef_memory_stats stats = {0};
     reef_status status = REEF_OK;
-    if (pool->config.context_memory > 0)
-        status = reef_memory_stats_read(txn, generation, &stats, err);
+    if (pool->config.memory > 0) status = reef_memory_stats_read(txn, generation, &stats, err);
     if (status != REEF_OK) return status;
     uint64_t slots = stats.cells + stats.trees, used = stats.cells_used + stats.trees_used;
     bool learned = stats.learned_bytes > 0, stored = slots > 0;

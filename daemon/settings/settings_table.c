@@ -17,7 +17,7 @@ const setting reef_settings[] = {
     {"pool", SETTING_TEXT, AT(pool), false, 0, 0},
     {"source", SETTING_SOURCE, AT(sources), false, 0, 0},
     {"threads", SETTING_COUNT, AT(threads), false, 1, REEF_THREAD_COUNT_MAX},
-    {"memory", SETTING_MEMORY, AT(memory_bytes), false, 0, 0},
+    {"rows-memory", SETTING_MEMORY, AT(memory_bytes), false, 0, 0},
     {"pool-max", SETTING_RATE, AT(pool_max), true, 0, 0},
     {"snapshot-every", SETTING_PERIOD, AT(snapshot_every_ms), true, 0, 0},
     {"keep", SETTING_KEEP, AT(keep), true, 0, 0},

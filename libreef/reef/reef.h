@@ -102,7 +102,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_create_layer(const char *path,
  * Make a pool by settings, as `reef init` does: a model of bytes unless "model" says otherwise.
  *
  * settings  "name=value" each, ended by NULL, names as in `reef init --help` ("d_model=128"); NULL:
- *           its defaults, so a model of bytes has context memories unless "context_memory=0"
+ *           its defaults, so a model of bytes has context memories unless "memory=0"
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_create_model(const char *path,
                                                             const char *const *settings,

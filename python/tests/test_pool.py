@@ -14,7 +14,7 @@ import pytest
 import reef
 
 SMALL = dict(layers=1, d_model=16, attention_heads=2, context=16, batch=2, heads=2, topk=2, d_key=8,
-             side=4, side_new=4, boundaries="given", context_memory=0,
+             side=4, side_new=4, boundaries="given", memory=0,
              threads=1)
 LAYER = dict(heads=2, topk=3, d_key=6, side=5, side_new=4, seed=3, learning_rate=0.01, threads=1)
 TEXT = b"the reef grows over what it was. " * 100
@@ -59,7 +59,7 @@ def test_a_model_learns_from_an_iterator_and_keeps_what_was_sealed(tmp_path):
 
 def test_frozen_context_memories_do_not_adapt_and_find_what_a_text_said(tmp_path):
     text = b"Q%7 never seen before, " * 12
-    with reef.create(tmp_path / "pool", **{**SMALL, "context_memory": "4M"}) as pool:
+    with reef.create(tmp_path / "pool", **{**SMALL, "memory": "4M"}) as pool:
         pool.train(TEXT)
         pool.commit()
         adapts = pool.evaluate(text).bits
@@ -95,7 +95,7 @@ def test_usage_and_snapshots_are_read(tmp_path):
         assert pool.info.model == "lm" and pool.info.writing
 
 
-CONTEXTS = {**SMALL, **dict(context_memory="4M", net_share=0, boundaries="contexts")}
+CONTEXTS = {**SMALL, **dict(memory="4M", net_share=0, boundaries="contexts")}
 
 
 def kinds_of_text():
@@ -208,7 +208,7 @@ def test_a_text_goes_on(tmp_path):
 
 def test_a_text_becomes_an_archive_and_comes_back(tmp_path):
     text, told = TEXT[7:2007] * 10, []
-    with reef.create(tmp_path / "pool", **{**SMALL, "context_memory": "4M"}) as pool:
+    with reef.create(tmp_path / "pool", **{**SMALL, "memory": "4M"}) as pool:
         pool.train(TEXT * 3)
         pool.snapshot("kept")
         archive = pool.compress(text, piece_bytes=4096, progress=lambda done, total: told.append((done, total)))
@@ -239,7 +239,7 @@ def test_mistakes_with_archives_are_told(tmp_path):
     def stop(done, total):
         raise KeyboardInterrupt
 
-    with reef.create(tmp_path / "pool", **{**SMALL, "context_memory": "4M"}) as pool:
+    with reef.create(tmp_path / "pool", **{**SMALL, "memory": "4M"}) as pool:
         pool.train(TEXT)
         with pytest.raises(reef.InvalidError, match="keeps no state for ever"):
             pool.compress(TEXT)
@@ -274,7 +274,7 @@ def test_mistakes_with_archives_are_told(tmp_path):
             pool.expand(archive)
     with reef.create(tmp_path / "plain", **SMALL) as pool:
         pool.train(TEXT)
-        with pytest.raises(reef.InvalidError, match="context-memory"):
+        with pytest.raises(reef.InvalidError, match="memory"):
             pool.compress(TEXT)
 
 

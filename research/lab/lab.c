@@ -94,7 +94,7 @@ static reef_status read_model(const char *words, reef_config *config, reef_error
 
 reef_status reef_lab_model_read(const reef_cli_call *cli, reef_config *config, reef_error *err) {
     reef_config_default(config);
-    reef_status status = reef_config_set(config, "context_memory", "0", err);
+    reef_status status = reef_config_set(config, "memory", "0", err);
     if (status == REEF_OK) status = reef_config_set(config, "net_share", "1", err);
     if (status == REEF_OK) status = reef_config_set(config, "boundaries", "given", err);
     if (status == REEF_OK) status = read_model(reef_cli_text(cli, "model"), config, err);

@@ -43,7 +43,6 @@ static const reef_cli_option OPTIONS[] = {
     {"rival", "NAME,...", "beside it: zpaq, ppmd (7-Zip), xz"},
     {"svg", "FILE", "also draw the curves"},
     {"size", "small|medium|large", "of the pool, as reef init takes it"},
-    {"memory", "SIZE", "of the pool, as reef init takes it"},
     {0},
 };
 
@@ -184,8 +183,7 @@ static json_t *arguments_json(const stream *s) {
         json_pack("{s:o, s:o}", "stream", text_json(&s->text), "held", text_json(&s->held));
     for (size_t i = 0; i < s->cli->given_count; i++) {
         const reef_cli_given *one = &s->cli->given[i];
-        if (reef_cli_config_field(one->name) != NULL || strcmp(one->name, "size") == 0 ||
-            strcmp(one->name, "memory") == 0)
+        if (reef_cli_config_field(one->name) != NULL || strcmp(one->name, "size") == 0)
             json_object_set_new(out, one->name, reef_cli_path(one->value));
     }
     return out;

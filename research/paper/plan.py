@@ -14,7 +14,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
 KINDS = ("isoflop", "datasets", "experts", "active", "batchnorm")
 LISTS = ("budgets", "learning_rates", "seeds", "vary_side", "vary_heads", "vary_active")
 # What a plain language model does without; the first ones of fields that there are.
-BASE = {"boundaries": "given", "context_memory": "0", "net_share": "1"}
+BASE = {"boundaries": "given", "memory": "0", "net_share": "1"}
 
 
 class Problem(Exception):

@@ -48,7 +48,7 @@ COMMIT_STEPS = 20
 LIFE_SHARE = 0.25  # a life is at most so much of an undisturbed run
 VERIFY_EVERY = 10
 POLL_SECONDS = 0.002
-CONTEXT_MEMORY = ["--context-memory", "4M"]
+CONTEXT_MEMORY = ["--memory", "4M"]
 GENERATIONS = 2  # of a pool with a context memory; each is long enough for checkpoints of its tables
 
 
@@ -382,7 +382,7 @@ def large_pool(w, pool_bytes):
 def full_memory_pool(w, given):
     """A pool whose context memory is full and has the longest tail, which no daemon is to end by a commit."""
     bound, learned = FULL_MEMORY_QUICK if given.quick else FULL_MEMORY
-    options = ["--context-memory", bound, "--net-share", given.net_share]
+    options = ["--memory", bound, "--net-share", given.net_share]
     pool = w.make_pool(SMALL + ONE_GENERATION + options, "large")
     commits = ["--commit-steps", NEVER, "--commit-seconds", 0]
     for seed, count in (3, learned), (4, TAIL_BYTES):

@@ -25,7 +25,7 @@ CHUNK_BLOCKS_MAX = 512
 MEMORY_MAX = 64 << 20
 SWIFT = (
     "--layers 1 --d-model 8 --attention-heads 1 --context 32 --batch 64 --ffw d "
-    "--d-ffw 8 --context-memory 0"
+    "--d-ffw 8 --memory 0"
 ).split()
 
 

@@ -39,7 +39,7 @@ static inline reef_config lifelong_config(void) {
     config.side = 6;
     config.side_new = 4;
     config.learning_rate = 5e-3f;
-    config.context_memory = REEF_MEMORY_BYTES_MIN;
+    config.memory = REEF_MEMORY_BYTES_MIN;
     return config;
 }
 
@@ -263,7 +263,7 @@ static inline void give_boundaries(lifelong *f) {
  * A net alone, of a test that is about its losses and gates: kinds begin where the test says so.
  */
 static inline void forget_memories(lifelong *f) {
-    choose(&f->config, "context_memory", "0");
+    choose(&f->config, "memory", "0");
     choose(&f->config, "net_share", "1");
     give_boundaries(f);
 }

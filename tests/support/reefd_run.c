@@ -24,7 +24,7 @@
 
 void sandbox_make(sandbox *box) {
     const char *root = getenv("TMPDIR");
-    *box = (sandbox){.input = -1, .context_memory = REEF_MEMORY_BYTES_MIN, .net_share = 0.5f};
+    *box = (sandbox){.input = -1, .memory = REEF_MEMORY_BYTES_MIN, .net_share = 0.5f};
     snprintf(box->directory, sizeof(box->directory), "%s/reefd_XXXXXX",
              root != NULL && strlen(root) < ROOT_BYTES_MAX ? root : "/tmp");
     assert_non_null(mkdtemp(box->directory));
@@ -56,7 +56,7 @@ reef_config tiny_config(void) {
     config.d_key = 8;
     config.side = 4;
     config.side_new = 4;
-    config.context_memory = REEF_MEMORY_BYTES_MIN;
+    config.memory = REEF_MEMORY_BYTES_MIN;
     return config;
 }
 
@@ -69,9 +69,9 @@ void sandbox_make_pool_of(const sandbox *box, const reef_config *config) {
 
 void sandbox_make_pool(const sandbox *box) {
     reef_config config = tiny_config();
-    config.context_memory = box->context_memory;
+    config.memory = box->memory;
     config.net_share = box->net_share;
-    if (box->context_memory == 0) config.boundaries = REEF_BOUNDARIES_GIVEN;
+    if (box->memory == 0) config.boundaries = REEF_BOUNDARIES_GIVEN;
     sandbox_make_pool_of(box, &config);
 }
 

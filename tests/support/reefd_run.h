@@ -27,7 +27,7 @@ typedef struct sandbox {
     pid_t pid;          // of the reefd that runs; 0: none
     int input;          // the other end of its standard input; -1: it has none
     // Of the pools that sandbox_make_pool makes; a test may set them.
-    uint64_t context_memory;
+    uint64_t memory;
     float net_share;
 } sandbox;
 

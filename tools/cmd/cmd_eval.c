@@ -434,7 +434,7 @@ static reef_status check_kinds(const reef_cli_call *cli,
     if (reef_cli_text(cli, "matrix") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--kinds and --matrix are two answers: ask for one");
-    if (pool->config.context_memory > 0) return REEF_OK;
+    if (pool->config.memory > 0) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "--kinds shows which context memories answer, and the pool has none");
 }

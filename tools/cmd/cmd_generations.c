@@ -87,7 +87,7 @@ static void add_row(reef_cli_table *table, const reef_cli_pool *pool, const row 
                                      : "open",
                          CLI_COUNT(g->opened_at), g->sealed ? CLI_COUNT(g->sealed_at) : "");
     if (net) reef_cli_table_cells(table, "%.1f\t%.3f", r->usage.used_percent, r->usage.unevenness);
-    if (pool->config.context_memory == 0) return;
+    if (pool->config.memory == 0) return;
     uint64_t slots = memory->cells + memory->trees, used = memory->cells_used + memory->trees_used;
     bool learned = memory->learned_bytes > 0;
     reef_cli_table_cell(table, "%s", learned ? CLI_BYTES(memory->learned_bytes) : "-");
@@ -124,7 +124,7 @@ static reef_status read_memory(const reef_cli_pool *pool,
                                reef_memory_stats *memory,
                                reef_error *err) {
     reef_txn *txn = NULL;
-    if (pool->config.context_memory == 0) return REEF_OK;
+    if (pool->config.memory == 0) return REEF_OK;
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_memory_stats_read(txn, g, memory, err);
     reef_txn_abort(txn);
@@ -170,8 +170,8 @@ reef_status reef_generations_list(reef_cli_pool *pool,
     if (!reef_cli_has_net(&pool->config))
         *table = reef_cli_table_new("><>>>>><", alone);
     else
-        *table = reef_cli_table_new(
-            pool->config.context_memory == 0 ? ">>><<>>>>" : ">>><<>>>>>>><", heading);
+        *table =
+            reef_cli_table_new(pool->config.memory == 0 ? ">>><<>>>>" : ">>><<>>>>>>><", heading);
     free(opened);
     free(sealed);
     *array = json_array();

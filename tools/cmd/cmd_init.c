@@ -1,5 +1,5 @@
 // reef init: make a new pool. Every field of the configuration is an option; sizes can be chosen by
-// a word, or by the memory that there is.
+// a word.
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "commands.h"
@@ -14,14 +14,12 @@
 
 static const reef_cli_option OPTIONS[] = {
     {"size", "small|medium|large", "choose sizes (default: those of medium)"},
-    {"memory", "SIZE", "the largest size that leaves half of so much, such as 2G, to what comes"},
     {"ranks", "R", "as the shards of so many ranks, POOL/rank-0 and so on, each with its rows"},
     {0},
 };
 
-static const char *const FIRST[] = {"size",      "memory",    "context-memory",
-                                    "net-share", "kinds-max", "boundary-mark",
-                                    "dry-run",   "help-all",  NULL};
+static const char *const FIRST[] = {"size",          "memory",  "net-share", "kinds-max",
+                                    "boundary-mark", "dry-run", "help-all",  NULL};
 
 const reef_cli_manual reef_init_manual = {
     .about =
@@ -33,7 +31,7 @@ const reef_cli_manual reef_init_manual = {
     .first = FIRST,
     .example = "reef init reef.pool\n"
                "reef init reef.pool --size small\n"
-               "reef init reef.pool --memory 2G --dry-run\n"
+               "reef init reef.pool --memory 2G --net-share 0 --dry-run\n"
                "reef init reef.pool --layers 2 --d-model 64 --side 32 --topk 8 --seed 7\n"
                "reef init many --ranks 3\n",
 };
@@ -41,7 +39,7 @@ const reef_cli_manual reef_init_manual = {
 // Fitted to the resident memory of reefd on text, two threads.
 #define BASE_BYTES ((uint64_t)56 << 20)
 #define COPIES 9 // of all weights: average, moments, gradients, rows as they are committed
-#define MEMORY_NET_BYTES ((uint64_t)1 << 20) // beside the bound of a context memory
+#define MIXER_BYTES ((uint64_t)4 << 20) // of memories, beside their budget
 #define TOKEN_VECTORS 48 // of the model's width, of each token of a step in each layer
 #define SHAPE_FIELDS_MAX 9
 
@@ -52,7 +50,7 @@ typedef struct field_value {
 } field_value;
 
 typedef struct size {
-    const char *name, *context_memory, *net_share;
+    const char *name, *memory, *net_share;
     field_value shape[SHAPE_FIELDS_MAX]; // of the net, where it is not that of medium
 } size;
 
@@ -76,7 +74,6 @@ static const size SIZES[] = {
 typedef struct making {
     reef_config config;
     const size *size;                        // NULL: none was chosen
-    uint64_t budget_bytes;                   // of --memory; 0: none was given
     uint64_t memory_bytes, generation_bytes; // of the size: while it trains; more for each sealed
     uint64_t parameters, file_bytes;
     uint64_t ranks; // that its rows are divided over; 1: none
@@ -107,8 +104,7 @@ static reef_status configure(const reef_cli_call *cli,
                              reef_error *err) {
     reef_status status = REEF_OK;
     reef_config_default(config);
-    if (chosen != NULL)
-        status = reef_config_set(config, "context_memory", chosen->context_memory, err);
+    if (chosen != NULL) status = reef_config_set(config, "memory", chosen->memory, err);
     if (status == REEF_OK && chosen != NULL)
         status = reef_config_set(config, "net_share", chosen->net_share, err);
     // What is given first, because what is fitted depends on it.
@@ -145,10 +141,8 @@ static void estimate(making *m) {
                       tokens * config->layers * TOKEN_VECTORS * config->d_model * sizeof(float);
     // A sealed generation has its rows, but no moments.
     m->generation_bytes = rows_bytes(config, config->side_new);
-    // Its context memory, once that is as large as it may be, and the weights of a net's bytes.
-    if (config->context_memory == 0) return;
-    m->memory_bytes += config->context_memory + MEMORY_NET_BYTES;
-    m->generation_bytes += config->context_memory + MEMORY_NET_BYTES;
+    // All memories together, once they are as large as they may be.
+    if (config->memory > 0) m->memory_bytes += config->memory + MIXER_BYTES;
 }
 
 static reef_status find_size(const char *name, const size **out, reef_error *err) {
@@ -161,29 +155,8 @@ static reef_status find_size(const char *name, const size **out, reef_error *err
                      name);
 }
 
-// The largest size that leaves half of the memory to later generations.
-static reef_status fit_size(const reef_cli_call *cli, making *m, reef_error *err) {
-    for (size_t i = SIZE_COUNT; i > 0; i--) {
-        m->size = &SIZES[i - 1];
-        reef_status status = configure(cli, m->size, &m->config, err);
-        if (status != REEF_OK) return status;
-        estimate(m);
-        if (2 * m->memory_bytes <= m->budget_bytes) return REEF_OK;
-    }
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "--memory %.40s is too little: "
-                     "the smallest size wants %s, and as much for generations to come; "
-                     "give sizes yourself, such as --layers and --side",
-                     reef_cli_text(cli, "memory"), CLI_BYTES(m->memory_bytes));
-}
-
 static reef_status choose_sizes(const reef_cli_call *cli, making *m, reef_error *err) {
-    const char *name = reef_cli_text(cli, "size"), *memory = reef_cli_text(cli, "memory");
-    if (name != NULL && memory != NULL)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "--size and --memory both choose sizes: give one of them");
-    m->budget_bytes = cli->memory_bytes;
-    if (memory != NULL) return fit_size(cli, m, err);
+    const char *name = reef_cli_text(cli, "size");
     reef_status status = name != NULL ? find_size(name, &m->size, err) : REEF_OK;
     if (status == REEF_OK) status = configure(cli, m->size, &m->config, err);
     if (status == REEF_OK) estimate(m);
@@ -212,9 +185,9 @@ static void print_model(const making *m) {
         print_net(m);
     else
         printf("  model       %s, context memories alone\n", reef_config_word(config, "model"));
-    if (config->context_memory == 0) return;
-    printf("  memory      up to %s for each generation's context memory; ",
-           CLI_BYTES(config->context_memory));
+    if (config->memory == 0) return;
+    printf("  memory      up to %s for memories of kinds, tables and text; ",
+           CLI_BYTES(config->memory));
     if (!reef_cli_has_net(config))
         printf("no net\n");
     else
@@ -225,11 +198,7 @@ static void print_model(const making *m) {
 // Why these sizes, and what to expect of them.
 static void print_size(const making *m) {
     if (m->size == NULL) return;
-    if (m->budget_bytes)
-        printf("  size        %s, the largest that leaves half of %s to later generations\n",
-               m->size->name, CLI_BYTES(m->budget_bytes));
-    else
-        printf("  size        %s\n", m->size->name);
+    printf("  size        %s\n", m->size->name);
     printf("  in memory   about %s while it trains, and %s more for each sealed generation\n",
            CLI_BYTES(m->memory_bytes), CLI_BYTES(m->generation_bytes));
 }
@@ -239,8 +208,7 @@ static json_t *making_json(const reef_cli_call *cli, const making *m) {
     json_t *config = text != NULL ? json_loads(text, 0, NULL) : NULL, *chosen = json_null();
     free(text);
     if (m->size != NULL)
-        chosen = json_pack("{s:s, s:o, s:I, s:I}", "name", m->size->name, "budget_bytes",
-                           reef_cli_known(m->budget_bytes > 0, m->budget_bytes), "memory_bytes",
+        chosen = json_pack("{s:s, s:I, s:I}", "name", m->size->name, "memory_bytes",
                            (json_int_t)m->memory_bytes, "generation_bytes",
                            (json_int_t)m->generation_bytes);
     return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool),

@@ -94,6 +94,7 @@ reef_status reef_cmd_thaw(reef_cli_call *cli, reef_error *err) {
 
 static const reef_cli_option GROW_OPTIONS[] = {
     {"side", "N", "sub-keys per side afterwards: N * N experts in each PEER layer"},
+    {"memory", "SIZE", "refused: the budget for memories is written once, by reef init"},
     {0},
 };
 
@@ -136,8 +137,19 @@ static reef_status reply_grow(reef_cli_call *cli,
     return REEF_OK;
 }
 
+// States that are kept learn text again with the budget that it was learned with.
+static reef_status refuse_memory(const char *text, reef_error *err) {
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "the budget of a pool is written once, since states that are kept learn again "
+                     "with it; reef init NEW --memory %.20s makes another pool, and reef import "
+                     "takes in what this one knows",
+                     text);
+}
+
 reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
     uint64_t side = 0;
+    const char *memory = reef_cli_text(cli, "memory");
+    if (memory != NULL) return refuse_memory(memory, err);
     reef_status status = reef_cli_integer(cli, "side", 1, REEF_SIDE_MAX, &side, err);
     if (status != REEF_OK) return status;
     if (side == 0)

@@ -76,9 +76,9 @@ static json_t *memory_json(const reef_config *config,
                            stats_read read,
                            uint32_t number) {
     reef_memory_stats stats;
-    bool known = config->context_memory > 0 && read(txn, number, &stats, NULL) == REEF_OK;
+    bool known = config->memory > 0 && read(txn, number, &stats, NULL) == REEF_OK;
     if (!known) return json_null();
-    stats.bytes_max = config->context_memory;
+    stats.bytes_max = config->memory;
     json_t *object = reef_memory_stats_json(&stats);
     json_object_set_new(object, "inputs", json_null());
     return object;

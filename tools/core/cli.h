@@ -44,7 +44,7 @@ typedef enum reef_cli_traits {
     CLI_DAEMON = 8,                          // asks the daemon where one runs: --socket
     CLI_THREADS = 16,                        // computes: --threads
     CLI_CONFIRMS = 32,                       // asks a person before it continues: --yes
-    CLI_MEMORY = 64,                         // can leave sealed experts on the disk: --memory
+    CLI_MEMORY = 64,                         // can leave sealed rows on the disk: --rows-memory
     CLI_COMPUTES = CLI_THREADS | CLI_MEMORY, // runs the model of a pool
 } reef_cli_traits;
 

@@ -190,7 +190,7 @@ reef_status reef_cli_parse(reef_cli_call *cli,
     uint64_t threads = 0;
     status = reef_cli_integer(cli, "threads", 1, THREADS_MAX, &threads, err);
     cli->threads = (size_t)threads;
-    const char *memory = reef_cli_text(cli, "memory");
+    const char *memory = reef_cli_text(cli, "rows-memory");
     if (status == REEF_OK && memory != NULL)
         status = reef_memory_parse(memory, &cli->memory_bytes, err);
     if (status == REEF_OK && command->traits & CLI_POOL) status = find_pool(cli, err);

@@ -82,7 +82,11 @@ static const struct {
     {CLI_POOL,
      {"verbose", NULL, "first print whether the daemon's socket is used or the pool itself"}},
     {CLI_THREADS, {"threads", "N", "threads to compute with (default: one per core)"}},
-    {CLI_MEMORY, {"memory", "SIZE", "what to hold in memory, such as 2G (default: all there is)"}},
+    {CLI_MEMORY,
+     {"rows-memory", "SIZE",
+      "memory to count on, such as 2G (default: all there is); rows of sealed experts beyond half "
+      "of "
+      "it are read in place"}},
     {CLI_CHANGES, {"dry-run", NULL, "print what would happen and change nothing"}},
     {CLI_CONFIRMS, {"yes", NULL, "continue without asking"}},
     {CLI_DAEMON, {"socket", "PATH", "the daemon's socket (default: reefd.sock in the pool)"}},

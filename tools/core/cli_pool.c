@@ -119,7 +119,7 @@ void reef_cli_pool_close(reef_cli_pool *pool) {
 }
 
 bool reef_cli_has_net(const reef_config *config) {
-    return config->context_memory == 0 || config->net_share > 0.0f;
+    return config->memory == 0 || config->net_share > 0.0f;
 }
 
 reef_status reef_cli_pool_has_net(const reef_cli_pool *pool, reef_error *err) {

@@ -129,7 +129,7 @@ static reef_status load_memory(reef_trainer *trainer, const json_t *state, reef_
     if (trainer->options.recovers_kinds) return REEF_OK; // it is not read yet
     memory->goes_on = true;
     reef_status status =
-        reef_generation_memory_catch_up(memory, trainer->network.config.context_memory, err);
+        reef_generation_memory_catch_up(memory, trainer->network.config.memory, err);
     if (status != REEF_OK) return status;
     reef_hash_format(memory->chain, chain);
     uint64_t learned = memory->memory == NULL ? 0 : reef_memory_learned_bytes(memory->memory);

@@ -110,13 +110,13 @@ typedef struct reef_trainer_kinds {
     reef_kind_head *heads; // owned; in the order in which they were first read
     size_t head_count;
     uint64_t head_uses;     // how often one was used: orders them by their last use
-    uint64_t room;          // bytes that memories of heads may take together
+    uint64_t room;          // the pool's budget: bytes that all memories may take together
     uint64_t visited_bytes; // learned by kinds that came back
     uint64_t return_bytes;  // REEF_RETURN_BYTES; fewer in tests, which have little text
     reef_kind_names names;
 } reef_trainer_kinds;
 
-/** Context memories, which learn beside the net: where context_memory is not 0. */
+/** Context memories, which learn beside the net: where memory is not 0. */
 typedef struct reef_trainer_memory {
     struct reef_memory_lane *lane; // owned; NULL: there are no memories
     reef_memory_stats stats;       // of the open generation's, as of the last refresh

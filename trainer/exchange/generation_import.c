@@ -123,9 +123,9 @@ static reef_status check_config(const importing *i, reef_error *err) {
 // it.
 static reef_status check_memory(const importing *i, reef_error *err) {
     const reef_config *ours = &i->trainer->network.config, *theirs = &i->config;
-    if (ours->context_memory == 0 && theirs->context_memory > 0)
+    if (ours->memory == 0 && theirs->memory > 0)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "%.100s has a context memory, and this pool was made with context_memory "
+                         "%.100s has a context memory, and this pool was made with memory "
                          "0, to have none: they do not fit",
                          i->name);
     if ((ours->net_share > 0.0f) == (theirs->net_share > 0.0f)) return REEF_OK;
@@ -233,13 +233,12 @@ static reef_status read_kind(const importing *i, reef_generation_memory *out, re
     else if (status == REEF_OK)
         status = reef_kind_heads_load(&heads, i->from, kind, out, &unused, err);
     reef_kind_heads_release(&heads);
-    return status == REEF_OK ? reef_generation_memory_catch_up(out, i->config.context_memory, err)
-                             : status;
+    return status == REEF_OK ? reef_generation_memory_catch_up(out, i->config.memory, err) : status;
 }
 
 static reef_status read_memory(importing *i, reef_generation_memory *out, reef_error *err) {
     reef_status status = REEF_OK;
-    if (i->config.context_memory > 0)
+    if (i->config.memory > 0)
         status = i->options->as_sealed
                      ? reef_checkpoint_read_memory(i->from, i->info.generation, out, err)
                      : read_kind(i, out, err);

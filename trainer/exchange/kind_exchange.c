@@ -77,7 +77,7 @@ reef_status reef_trainer_kind_sealed_bytes(const reef_trainer *trainer,
     reef_generation_memory memory = {0};
     reef_txn *txn = NULL;
     *out = 0;
-    if (trainer->network.config.context_memory == 0) return REEF_OK;
+    if (trainer->network.config.memory == 0) return REEF_OK;
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_checkpoint_read_memory(txn, kind, &memory, err);
     reef_txn_abort(txn);
@@ -92,7 +92,7 @@ reef_status reef_trainer_kind_is_empty(const reef_trainer *trainer,
                                        reef_error *err) {
     uint64_t bytes = 0;
     *out = false; // without memories what it has learned cannot be told
-    if (trainer->network.config.context_memory == 0) return REEF_OK;
+    if (trainer->network.config.memory == 0) return REEF_OK;
     reef_status status = reef_trainer_kind_sealed_bytes(trainer, kind, &bytes, err);
     *out = bytes == 0;
     return status;

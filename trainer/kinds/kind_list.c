@@ -253,7 +253,7 @@ static reef_status read_list(reef_kind_list *list, const listed *of, reef_error 
     reef_config config;
     reef_status status = reef_config_read(of->txn, &config, err);
     if (status != REEF_OK) return status;
-    list->has_memories = config.context_memory > 0;
+    list->has_memories = config.memory > 0;
     status = add_generations(list, of, err);
     if (status != REEF_OK || list->count == 0) return status;
     uint32_t records = reef_as_of_records(&of->as_of, of->as_of.last);

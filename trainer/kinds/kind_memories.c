@@ -11,7 +11,7 @@
 #define LAST_STAY 2 // memories, however large: where a kind ends and another begins both are needed
 
 bool reef_kinds_may_return(const reef_trainer *trainer) {
-    return trainer->network.config.context_memory > 0 && trainer->store != NULL;
+    return trainer->network.config.memory > 0 && trainer->store != NULL;
 }
 
 reef_kind_head *reef_kind_head_find(const reef_trainer *trainer, uint32_t kind) {
@@ -26,12 +26,13 @@ static bool is_loaded(const reef_kind_head *head) {
     return head->visit.memory.memory != NULL;
 }
 
-// The memory that was used longest ago, if together they take more than their room. NULL: they do
-// not, or it is one of the last `stay` that were used. What is not stored cannot be released: until
-// it is, there may be more.
+// The memory that was used longest ago, if together with the open generation's they take more than
+// the pool's budget. NULL: they do not, or it is one of the last `stay` that were used. What is not
+// stored cannot be released: until it is, there may be more.
 static reef_kind_head *find_spare(reef_trainer *trainer, size_t stay) {
+    const reef_memory *open = reef_open_generation(trainer)->memory.memory;
     reef_kind_head *oldest = NULL;
-    uint64_t bytes = 0;
+    uint64_t bytes = open != NULL ? reef_memory_bytes(open) : 0;
     size_t later = 0;
     for (size_t i = 0; i < trainer->kinds.head_count; i++) {
         reef_kind_head *head = &trainer->kinds.heads[i];
@@ -80,8 +81,7 @@ static reef_status read_head(reef_generation_memory *out,
     reef_kind_heads_release(&heads);
     reef_txn_abort(txn);
     if (status == REEF_OK)
-        status =
-            reef_generation_memory_catch_up(out, trainer->network.config.context_memory, &reason);
+        status = reef_generation_memory_catch_up(out, trainer->network.config.memory, &reason);
     if (status == REEF_OK && out->tail_bytes > 0) drop_older(out, older);
     // What was pruned away is known to every rank before anything is read.
     if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) reef_divided_failed(trainer, &reason);
@@ -274,9 +274,8 @@ reef_status reef_kind_learn_text(
     reef_kind_head *head;
     reef_status status = loaded_head(trainer, kind, &head, err);
     if (status != REEF_OK) return status;
-    status =
-        reef_generation_memory_learn(&head->visit.memory, trainer->network.config.context_memory,
-                                     begin, bytes, count, NULL, NULL, err);
+    status = reef_generation_memory_learn(&head->visit.memory, trainer->network.config.memory,
+                                          begin, bytes, count, NULL, NULL, err);
     if (status != REEF_OK)
         reef_trainer_break(trainer, status);
     else

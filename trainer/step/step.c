@@ -23,7 +23,7 @@ static double mean_bits(const reef_trainer *trainer) {
 
 void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
     // Of a batch that a context memory learns, the losses with its help count: see pending.c.
-    if (trainer->network.config.context_memory > 0) return;
+    if (trainer->network.config.memory > 0) return;
     // A row's loss is about the token after it.
     reef_prequential_count(trainer, begin + 1, 1, trainer->net.acts.loss, 1.0 / REEF_LN2,
                            reef_batch_bytes(&trainer->network.config));

@@ -18,7 +18,7 @@ const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', 
     '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 const MODEL = ['--layers', '2', '--d-model', '16', '--attention-heads', '2', '--context', '16',
     '--batch', '4', '--heads', '2', '--topk', '2', '--d-key', '8', '--side', '6', '--side-new', '4',
-    '--boundaries', 'given', '--context-memory', '4M'];
+    '--boundaries', 'given', '--memory', '4M'];
 
 const directory = mkdtempSync(join(tmpdir(), 'reef-dashboard-'));
 const defaultPool = join(directory, 'pool'), pool = defaultPool, faults = [], asked = [];
@@ -318,7 +318,7 @@ test('kinds are shown where they learned, and are named from the page', async ()
     const first = readFileSync(turn), second = Buffer.from(first.map((byte) => (byte === 32 ? 32 : byte - 40)));
     for (let i = 0; i < 4; i++) letters.push(i % 2 ? second : first);
     writeFileSync(source, Buffer.concat(letters));
-    execFileSync(REEF, ['init', kinds, '--boundaries', 'contexts', '--net-share', '0', '--context-memory', '4M']);
+    execFileSync(REEF, ['init', kinds, '--boundaries', 'contexts', '--net-share', '0', '--memory', '4M']);
     const port = address;
     daemon.kill('SIGTERM');
     assert.equal(await ended(), 0);
@@ -344,7 +344,7 @@ test('a rank that learns apart shows its joins', { skip: MPIRUN ? false : 'there
     const base = join(directory, 'base.pool'), ranks = join(directory, 'ranks'), sources = ['a', 'b'].map((name) => join(directory, name));
     writeText(sources[0], 100000);
     writeFileSync(sources[1], readFileSync(sources[0]).map((byte) => (byte === 32 ? 32 : byte - 40)));
-    execFileSync(REEF, ['init', base, '--net-share', '0', '--context-memory', '4M']);
+    execFileSync(REEF, ['init', base, '--net-share', '0', '--memory', '4M']);
     execFileSync(REEF, ['train', base, sources[0]], { stdio: 'ignore' });
     execFileSync(REEF, ['seal', base]);
     mkdirSync(ranks);

@@ -7,7 +7,7 @@ import subprocess
 
 SIZES = ("--layers 2 --d-model 16 --attention-heads 2 --context 16 --batch 2 --heads 1 --topk 2 --d-key 8 --side 10 "
          "--side-new 10 --boundaries given").split()
-SMALL = [*SIZES, "--context-memory", "4M"]
+SMALL = [*SIZES, "--memory", "4M"]
 WORDS = {
     "english": "the sea is calm and the night is long on the shore of a small green island ".split(),
     "code": "int main ( void ) { return 0 ; } static if else for while struct const char * x = y + 1 ;".split(),
@@ -75,7 +75,7 @@ class World:
         self.run("seal", "memory.pool")
         self.run("train", "memory.pool", "code.c")
         self.run("compress", "memory.pool", "notes.txt", "--as-of", "0")
-        self.run("init", "kinds.pool", "--net-share", "0", "--context-memory", "4M")
+        self.run("init", "kinds.pool", "--net-share", "0", "--memory", "4M")
         for names in (("english.txt", "notes.txt", "corpus.txt"), ("french.txt", "server.log", "code.c")):
             self.run("train", "kinds.pool", *names)
             self.run("seal", "kinds.pool")

@@ -113,7 +113,7 @@ words() { # bytes, words...
 
 tiny=(--layers 2 --ffw pd --d-model 16 --attention-heads 2 --context 16 --batch 2 --heads 1 --topk 2 --d-key 8
     --side 4 --side-new 3 --d-ffw 16 --boundaries given
-    --context-memory 0)
+    --memory 0)
 hours_ago=$((-5 * 3600))
 
 # base: generation 0 knows English and is sealed; 1 has begun with C; snapshot "kept". aged: the same before

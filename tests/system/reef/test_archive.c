@@ -16,7 +16,7 @@ typedef struct memory_world {
 
 static char *memory_pool(world *w, const char *name, const char *seed) {
     char *path = path_in(w->directory, name);
-    program p = reef("init", path, TINY_OPTIONS, "--context-memory", "4194304", "--net-share", "1",
+    program p = reef("init", path, TINY_OPTIONS, "--memory", "4194304", "--net-share", "1",
                      "--seed", seed, NULL);
     if (p.code != 0) fail_msg("init: %s", p.err);
     return path;
@@ -29,7 +29,7 @@ static int setup(void **state) {
     m->other = memory_pool(m->world, "other", "2");
     tiny_pool_train(m->pool);
     char *net = path_in(m->world->directory, "net"); // a net alone writes no archives
-    (void)reef_json("init", net, TINY_OPTIONS, "--context-memory", "0", NULL);
+    (void)reef_json("init", net, TINY_OPTIONS, "--memory", "0", NULL);
     tiny_pool_train(net);
     *state = m;
     return failed;
@@ -191,7 +191,7 @@ FIXTURE_TEST(what_cannot_be_done_is_said_in_one_line) {
         {66, "there is no state 'nowhere'", "$REEF compress memory code.c --as-of nowhere --out n"},
         {66, "missing", "$REEF compress memory missing"},
         {66, "missing", "$REEF compress missing code.c --out n"},
-        {64, "--context-memory", "$REEF compress net code.c --out n"},
+        {64, "--memory", "$REEF compress net code.c --out n"},
         {64, "no state for ever", "$REEF compress other code.c --out n"},
         {64, "must be a number of bytes, 4K to 64M",
          "$REEF compress memory code.c --out n --piece 4"},
@@ -213,7 +213,7 @@ FIXTURE_TEST(what_cannot_be_done_is_said_in_one_line) {
         {64, "BEGIN-END", "$REEF expand memory r.reef --range nine"},
         {64, "BEGIN-END", "$REEF expand memory r.reef --range 1-+3"},
         {64, "of another pool", "$REEF expand other r.reef --out n"},
-        {64, "--context-memory", "$REEF expand net r.reef --out n"},
+        {64, "--memory", "$REEF expand net r.reef --out n"},
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         assert_refused(m, CASES[i].code, CASES[i].says, CASES[i].line);
@@ -269,7 +269,7 @@ FIXTURE_TEST(an_archive_goes_with_its_generation) {
 
 // What a memory says of a text is what its archive takes.
 FIXTURE_TEST(an_archive_is_as_long_as_eval_says) {
-    assert_shell(m, "$REEF init alone-memory --context-memory 4M --net-share 0 --boundaries given "
+    assert_shell(m, "$REEF init alone-memory --memory 4M --net-share 0 --boundaries given "
                     "--d-model 16 --layers 1 --side 4 --topk 2 --heads 2 --attention-heads 2 "
                     "--d-key 8 && head -c 40000 '" REEF_TEST_DATA_DIR "/../README.md' > whole && "
                     "head -c 10000 whole > learned && tail -c +10001 whole > held && "

@@ -60,25 +60,15 @@ WORLD_TEST(a_layer_is_reported_as_it_is_made) {
 
 // ---- what init chooses --------------------------------------------------------------------------
 
-static json_t *chosen(const world *w, const char *option, const char *value) {
-    return reef_json("init", w->missing, "--dry-run", option, value, NULL);
-}
-
-WORLD_TEST(memory_chooses_the_largest_size_that_leaves_half_of_it) {
+// The budget is of all memories, however many generations there are.
+WORLD_TEST(a_size_has_a_budget_that_is_counted_once) {
     static const char *const SIZES[] = {"small", "medium", "large"};
-    uint64_t before = 0;
     for (size_t i = 0; i < 3; i++) {
-        json_t *document = chosen(w, "--size", SIZES[i]);
-        uint64_t bytes = (uint64_t)integer(document, "size.memory_bytes");
-        assert_true(bytes > before);
-        before = bytes;
-        char *enough = formatted("%luK", (unsigned long)(2 * bytes / 1024 + 1));
-        char *little = formatted("%luK", (unsigned long)(2 * bytes / 1024 - 1));
-        document = chosen(w, "--memory", enough);
-        assert_string_equal(string(document, "size.name"), SIZES[i]);
-        program p = reef("init", w->missing, "--dry-run", "--memory", little, "--json", NULL);
-        assert_int_equal(p.code, i == 0 ? 64 : 0);
-        assert_null(i == 0 ? NULL : strstr(p.out, SIZES[i]));
+        json_t *document = reef_json("init", w->missing, "--dry-run", "--size", SIZES[i], NULL);
+        json_int_t budget = integer(document, "config.memory");
+        assert_true(budget == (json_int_t)256 << 20 << 2 * i);
+        assert_in_range(integer(document, "size.memory_bytes"), budget, budget + (200 << 20));
+        assert_in_range(integer(document, "size.generation_bytes"), 0, 8 << 20);
     }
     assert_int_not_equal(access(w->missing, F_OK), 0);
 }
@@ -100,7 +90,7 @@ WORLD_TEST(what_is_given_beside_a_size_wins_over_it) {
         reef_json("init", w->missing, TINY_OPTIONS, "--size", "large", "--dry-run", NULL);
     const json_t *config = json_at(document, "config");
     assert_int_equal(integer(config, "side"), TINY_SIDE);
-    assert_int_equal(integer(config, "context_memory"), 4 << 20);
+    assert_int_equal(integer(config, "memory"), 4 << 20);
     // Medium is what a pool has without being asked.
     document = reef_json("init", w->missing, "--size", "medium", "--dry-run", NULL);
     json_t *plain = reef_json("init", w->missing, "--dry-run", NULL);

@@ -276,7 +276,7 @@ FIXTURE_TEST(logits_are_those_that_the_loss_is_made_of) {
     char *path = path_in(c->directory, "logits.npy"), *text = tiny_text("english", count);
     // Logits are the net's: where memories answer beside it, the loss is made of more.
     char *net = path_in(c->directory, "net");
-    (void)reef_json("init", net, TINY_OPTIONS, "--context-memory", "0", NULL);
+    (void)reef_json("init", net, TINY_OPTIONS, "--memory", "0", NULL);
     learn(net, "english");
     answers(0, "english.txt", "eval", net, c->english, "--logits", path, "--threads", "1", NULL);
     char *data =

@@ -238,7 +238,7 @@ FIXTURE_TEST(rows_in_place_that_cannot_be_read_are_one_line_and_no_signal) {
          "8",         "--d-key",
          "8",         "--side",
          "48",        "--boundaries",
-         "given",     "--context-memory",
+         "given",     "--memory",
          "0"},
         {REEF_BINARY, "train", pool, w->text, "--threads", "1"},
         {REEF_BINARY, "seal", pool, "--threads", "1"},

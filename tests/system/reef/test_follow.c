@@ -351,7 +351,7 @@ WORLD_TEST(scores_are_the_models) {
     expect_the_models_scores(w, adapting_bits);
     // A net alone has a context of its own at each byte.
     world net = {.directory = w->directory, .pool = path_in(w->directory, "net")};
-    (void)reef_json("init", net.pool, TINY_OPTIONS, "--context-memory", "0", NULL);
+    (void)reef_json("init", net.pool, TINY_OPTIONS, "--memory", "0", NULL);
     tiny_pool_train(net.pool);
     expect_the_models_scores(&net, plain_bits);
 }

@@ -129,8 +129,7 @@ static bool command_is_known(const char *name) {
 }
 
 static bool field_is_known(const char *name) {
-    return reef_cli_config_field(name) != NULL || reef_gone_report("init", name, NULL) ||
-           strcmp(name, "memory") == 0; // an option of another meaning
+    return reef_cli_config_field(name) != NULL || reef_gone_report("init", name, NULL);
 }
 
 static bool setting_is_known(const char *name) {

@@ -12,16 +12,16 @@
 WORLD_TEST(what_cannot_be_is_refused_and_leaves_nothing) {
     char *pool = path_in(w->directory, "refused");
     static const char *const REFUSED[][5] = {
-        {"this pool has no text", "--model", "layer", "--context-memory", "4M"},
-        {"less than the 4194304 bytes", "--context-memory", "4194303"},
-        {"less than the 4194304 bytes", "--context-memory", "1K"},
-        {"must be 0 to 68719476736", "--context-memory", "65G"},
-        {"must be 0 to 68719476736", "--context-memory", "68719476737"},
-        {"with a unit, such as 64M", "--context-memory", "4MB"},
-        {"with a unit, such as 64M", "--context-memory", "-4M"},
+        {"this pool has no text", "--model", "layer", "--memory", "4M"},
+        {"less than the 4194304 bytes", "--memory", "4194303"},
+        {"set 4M or more, or 0 for none", "--memory", "1K"},
+        {"must be 0 to 68719476736", "--memory", "65G"},
+        {"must be 0 to 68719476736", "--memory", "68719476737"},
+        {"with a unit, such as 64M", "--memory", "4MB"},
+        {"with a unit, such as 64M", "--memory", "-4M"},
         {"must be an integer", "--layers", "4K"},
-        {"there is none", "--context-memory", "0", "--net-share", "0.5"},
-        {"net_share", "--context-memory", "4M", "--net-share", "1.5"},
+        {"there is none", "--memory", "0", "--net-share", "0.5"},
+        {"net_share", "--memory", "4M", "--net-share", "1.5"},
     };
     for (size_t i = 0; i < sizeof(REFUSED) / sizeof(*REFUSED); i++) {
         const char *const *words = REFUSED[i];
@@ -32,22 +32,33 @@ WORLD_TEST(what_cannot_be_is_refused_and_leaves_nothing) {
 
 WORLD_TEST(sizes_count_it_and_units_are_read) {
     char *pool = path_in(w->directory, "sized");
-    json_t *less =
-        reef_json("init", pool, "--size", "small", "--dry-run", "--context-memory", "4M", NULL);
+    json_t *less = reef_json("init", pool, "--size", "small", "--dry-run", "--memory", "4M", NULL);
     json_t *more = reef_json("init", pool, "--size", "small", "--dry-run", NULL);
     const json_t *config = json_at(more, "config");
-    assert_int_equal(integer(config, "context_memory"), 256 << 20);
+    assert_int_equal(integer(config, "memory"), 256 << 20);
     const json_t *was = json_at(less, "size"), *is = json_at(more, "size");
     assert_int_equal(integer(is, "memory_bytes") - integer(was, "memory_bytes"), 252 << 20);
-    assert_int_equal(integer(is, "generation_bytes") - integer(was, "generation_bytes"), 252 << 20);
-    program p = answers(0, "67.1 MB for each generation's context memory", "init", pool,
-                        "--context-memory", "64m", "--net-share", "0.5", "--dry-run", NULL);
+    assert_int_equal(integer(is, "generation_bytes"), integer(was, "generation_bytes"));
+    program p = answers(0, "up to 67.1 MB for memories of kinds, tables and text", "init", pool,
+                        "--memory", "64m", "--net-share", "0.5", "--dry-run", NULL);
     assert_non_null(strstr(p.out, "the net learns 50 % of the batches"));
     assert_non_null(strstr(p.out, "30 bytes for each byte of a kind"));
-    p = answers(0, "--context-memory", "init", "--help", NULL);
+    p = answers(0, "--memory", "init", "--help", NULL);
     assert_non_null(strstr(p.out, "--net-share"));
     assert_non_null(strstr(p.out, "[1G]"));
     assert_non_null(strstr(p.out, "[0.5]"));
+}
+
+// As large as a pool was made for, since states that are kept learn again with that.
+WORLD_TEST(a_budget_is_written_once) {
+    char *pool = path_in(w->directory, "once");
+    (void)reef_json("init", pool, TINY_OPTIONS, NULL);
+    static const char *const SIZES[] = {"8M", "1M", "much"};
+    for (size_t i = 0; i < 3; i++) {
+        program p = answers(64, "written once, since states that are kept learn again with it",
+                            "grow", pool, "--memory", SIZES[i], NULL);
+        assert_non_null(strstr(p.err, formatted("reef init NEW --memory %s", SIZES[i])));
+    }
 }
 
 // What `reef init` makes of these options, to its end: a memory and this share for the net, or no
@@ -57,16 +68,16 @@ static void chooses(const world *w, double share, const char *option, const char
     json_t *plan = reef_json("init", pool, "--dry-run", option, value, NULL);
     const json_t *config = json_at(plan, "config");
     const json_int_t memory = share == 1.0 ? 0 : share == 0.5 ? 1 << 30 : 256 << 20;
-    assert_int_equal(integer(config, "context_memory"), memory);
+    assert_int_equal(integer(config, "memory"), memory);
     assert_true(number(config, "net_share") == share);
 }
 
 WORLD_TEST(a_new_pool_of_bytes_has_one_unless_told_otherwise) {
     chooses(w, 0.5, NULL, NULL);
     chooses(w, 0.125, "--size", "small");
-    chooses(w, 0.5, "--memory", "4G");
+    chooses(w, 0.5, "--memory", "1G");
     chooses(w, 0.5, "--boundaries", "given");
-    chooses(w, 1.0, "--context-memory", "0");
+    chooses(w, 1.0, "--memory", "0");
     chooses(w, 1.0, "--model", "layer");
 }
 
@@ -84,7 +95,7 @@ static char *trained(const world *w, const char *name) {
 // A net alone, which has no kinds.
 static char *without_memories(const world *w, const char *name) {
     char *pool = path_in(w->directory, name);
-    (void)reef_json("init", pool, TINY_OPTIONS, "--context-memory", "0", NULL);
+    (void)reef_json("init", pool, TINY_OPTIONS, "--memory", "0", NULL);
     (void)reef_json("train", pool, w->english, NULL);
     return pool;
 }
@@ -196,8 +207,8 @@ static char *two_kinds(const world *w, const char *name, char **mixed) {
     char *pool = path_in(w->directory, name), *letters = path_in(w->directory, "letters");
     char *digits = path_in(w->directory, "digits"), command[1024];
     *mixed = path_in(w->directory, "mixed");
-    (void)reef_json("init", pool, "--net-share", "0", "--boundaries", "contexts",
-                    "--context-memory", "4M", NULL);
+    (void)reef_json("init", pool, "--net-share", "0", "--boundaries", "contexts", "--memory", "4M",
+                    NULL);
     write_kind(letters, false, 4000);
     write_kind(digits, true, 4000);
     (void)reef_json("train", pool, letters, digits, NULL);
@@ -351,7 +362,7 @@ WORLD_TEST(old_states_are_given_up) {
     for (size_t i = 0; i < 2; i++) {
         if (i == 1) (void)reef_json("seal", pool, NULL);
         write_kind(more, false, WORDS[i]);
-        (void)reef_json("train", pool, more, "--pool-max", "1G", "--memory", "1K", NULL);
+        (void)reef_json("train", pool, more, "--pool-max", "1G", NULL);
     }
     program p = reef("eval", pool, "--as-of", "1", mixed, NULL);
     assert_int_equal(p.code, 0);

@@ -45,8 +45,8 @@ static int start_ranks(void **state) {
     run->pool = path_in(many, "rank-0");
     answers(0, "", "init", many, "--ranks", "2", "--layers", "1", "--d-model", "16", "--context",
             "16", "--batch", "4", "--heads", "1", "--topk", "2", "--d-key", "8", "--side", "4",
-            "--side-new", "4", "--attention-heads", "2", "--context-memory", "0", "--boundaries",
-            "given", NULL);
+            "--side-new", "4", "--attention-heads", "2", "--memory", "0", "--boundaries", "given",
+            NULL);
     return start_by(run, formatted("cd %s && exec " MPIRUN " -n %d " REEFD_BINARY
                                    " --pool many --source text --threads 1 --quiet --stay "
                                    "--commit-steps 5 --http 0 2>log",
@@ -168,7 +168,7 @@ static int start_apart(void **state) {
     run->pool = path_in(run->directory, "rank-0");
     return start_by(
         run, formatted("cd %s && (%s init rank-0 --layers 1 --context 16 --batch 4 --net-share 0 "
-                       "--context-memory 4M && head -c 9000 text >base && %s --pool rank-0 "
+                       "--memory 4M && head -c 9000 text >base && %s --pool rank-0 "
                        "--source base --quiet && %s seal rank-0) >/dev/null && "
                        "cp -a rank-0 rank-1 && : >live && exec " MPIRUN
                        " -n 1 %s --pool . --source text --join-every 8K --threads 1 --quiet "

@@ -137,8 +137,8 @@ FIXTURE_TEST(a_pool_that_learns_all_says_nothing_else) {
     write_text(text, 3000, 5);
     for (size_t i = 0; i < 2; i++) {
         char *pool = path_in(w->box.directory, i == 0 ? "all" : "marks");
-        (void)reef_json("init", pool, "--context-memory", "4M", "--net-share", "0", "--boundaries",
-                        "given", "--boundary-mark", MARKS[i], NULL);
+        (void)reef_json("init", pool, "--memory", "4M", "--net-share", "0", "--boundaries", "given",
+                        "--boundary-mark", MARKS[i], NULL);
         json_t *train = reef_json("train", pool, text, NULL),
                *status = reef_json("status", pool, NULL);
         json_t *found[] = {json_at(train, "not_learned_bytes"),
@@ -152,7 +152,7 @@ FIXTURE_TEST(what_is_not_learned_is_not_reported_as_trained) {
     write_text(text, 3000, 5);
     assert_int_equal(system(formatted("printf '\\n=== figures ===\\n' >>%s", text)), 0);
     append_figures(text, 3000, 6);
-    (void)reef_json("init", pool, "--context-memory", "0", "--layers", "1", "--d-model", "8",
+    (void)reef_json("init", pool, "--memory", "0", "--layers", "1", "--d-model", "8",
                     "--attention-heads", "1", "--context", "16", "--heads", "1", "--topk", "1",
                     "--d-key", "4", "--side", "2", "--side-new", "2", "--boundaries", "given",
                     "--boundary-mark", "=== figures ===", "--seed", "3", NULL);

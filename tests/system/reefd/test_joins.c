@@ -69,7 +69,7 @@ static void learn_base(const sandbox *box, const char *net_share) {
     size_t bytes;
     config.layers = 1;
     config.batch = 4;
-    config.context_memory = MEMORY_BYTES;
+    config.memory = MEMORY_BYTES;
     set(&config, "boundaries", "contexts");
     set(&config, "net_share", net_share);
     sandbox_make_pool_of(box, &config);

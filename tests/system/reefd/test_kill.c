@@ -45,7 +45,7 @@ static int setup_memory(void **state, float net_share) {
     sandbox *box = *state;
     write_text(box->text, WORD_BYTES, 1);
     append_noise(box->text, FIGURE_BYTES, 2);
-    box->context_memory = MEMORY_BYTES;
+    box->memory = MEMORY_BYTES;
     box->net_share = net_share;
     sandbox_make_pool(box);
     return code;
@@ -172,9 +172,8 @@ static void kill_while_it_seals(sandbox *box) {
     static const char *const THREADS[] = {"1", "2"}; // alternately
     reef_commit whole = uninterrupted(box, "1");
     uint64_t seed = 12, last = 0;
-    size_t kills = 0, most = box->context_memory > 0
-                                 ? test_effort(MEMORY_KILLS_FEW, MEMORY_KILLS_MANY)
-                                 : test_effort(BOUNDARY_KILLS_FEW, BOUNDARY_KILLS_MANY);
+    size_t kills = 0, most = box->memory > 0 ? test_effort(MEMORY_KILLS_FEW, MEMORY_KILLS_MANY)
+                                             : test_effort(BOUNDARY_KILLS_FEW, BOUNDARY_KILLS_MANY);
     while (kills < most) {
         pid_t pid = start(box, THREADS[kills % 2]);
         bool seals = await_seal(box, pid);

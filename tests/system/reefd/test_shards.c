@@ -30,7 +30,7 @@ static void make_pool(const sandbox *box) {
     config.side_new = 36;
     config.learning_rate = 5e-3f;
     assert_int_equal(reef_config_set(&config, "ffw", "pp", &err), REEF_OK);
-    config.context_memory = 0;
+    config.memory = 0;
     config.net_share = 1.0f;
     config.boundaries = REEF_BOUNDARIES_GIVEN;
     assert_int_equal(reef_config_set(&config, "boundary_mark", MARK, &err), REEF_OK);
@@ -40,7 +40,7 @@ static void make_pool(const sandbox *box) {
 #define KIND_BYTES 12000
 #define SIZES                                                                                      \
     "--layers 2 --ffw dp --d-model 16 --attention-heads 2 --context 16 --batch 4 --heads 2 "       \
-    "--topk 2 --d-key 8 --context-memory 4M --side-new 34 "
+    "--topk 2 --d-key 8 --memory 4M --side-new 34 "
 
 // Kinds by their contexts, of which one comes back.
 static void make_pool_of_memories(const sandbox *box) {
@@ -186,8 +186,8 @@ BOX_TEST(all_shards_are_read_as_one_pool) {
     gathers_to(box, "many", &expected);
     static const char *const COMMANDS[] = {
         "eval $pool text --json",
-        "eval $pool text --as-of 0 --memory 1M --threads 2 --json",
-        "eval $pool text --as-of kept --memory 1M --json",
+        "eval $pool text --as-of 0 --rows-memory 1M --threads 2 --json",
+        "eval $pool text --as-of kept --rows-memory 1M --json",
         "score $pool text",
         "generate $pool --prompt a --bytes 40 --seed 5",
         "generations $pool",

@@ -69,14 +69,14 @@ PLAIN_TEST(no_memory_grows_beyond_what_a_reader_accepts) {
         grow_all(bytes_max, NULL);
     for (size_t i = 0; i < BOUND_COUNT; i++) {
         const reef_memory_sizes last = grow_all(BOUNDS[i], NULL);
-        // At last cells and trees have their share, and each index a byte of text or less.
+        // At last tables have their shares, and all of it is within the bound.
         assert_true(reef_memory_text_capacity(&last) == last.text_max);
-        assert_true(reef_memory_sizes_bytes(&last) <= BOUNDS[i]);
-        for (size_t t = 0; t < REEF_TABLE_INDEX; t++)
+        assert_true(reef_memory_sizes_bytes(&last) + last.text_max <= BOUNDS[i]);
+        for (size_t t = 0; t < REEF_TABLES; t++)
             assert_int_equal(last.lines_log2[t], reef_memory_table_max_log2(BOUNDS[i], t));
-        for (size_t t = REEF_TABLE_INDEX; t < REEF_TABLES; t++)
-            assert_true((uint64_t)REEF_LINE_BYTES << last.lines_log2[t] <= last.text_max);
     }
+    assert_true(reef_memory_text_max(REEF_MEMORY_BYTES_DEFAULT) == 128 << 20);
+    assert_true(reef_memory_text_max(REEF_MEMORY_BYTES_MAX) == REEF_MEMORY_TEXT_MAX);
 }
 
 // ---- every size is read back --------------------------------------------------------------------
@@ -263,6 +263,22 @@ static void pass(uint64_t position, const uint8_t *text, float *learned, float *
     reef_memory_session *session = open_session(memory, REEF_READ_ADAPTING);
     must(reef_memory_session_read(session, text + TEXT / 2 - READ / 2, READ, NULL, read, &why));
     reef_memory_session_close(session);
+    reef_memory_free(memory);
+}
+
+// An entry has the lower half of a position: one that is 2^32 bytes old is not the end of the text.
+PLAIN_TEST(an_entry_as_old_as_entries_tell_apart_is_no_match) {
+    reef_memory *memory = make_before(1ull << 33, 0);
+    reef_predictor *p = &memory->predictor;
+    uint32_t *entries = (uint32_t *)(void *)p->index[0].own, end = (uint32_t)p->text.end + 7;
+    p->text.end += 7;
+    for (size_t i = 0; i < p->index[0].count * REEF_MATCH_ENTRIES; i++) entries[i] = end;
+    reef_match match = {.hash = 1};
+    reef_match_look_up(&match, &p->index[0], &p->text, REEF_MATCH_SHORTEST[0], false);
+    assert_int_equal(match.found, 0);
+    for (size_t i = 0; i < p->index[0].count * REEF_MATCH_ENTRIES; i++) entries[i] = end - 5;
+    reef_match_look_up(&match, &p->index[0], &p->text, REEF_MATCH_SHORTEST[0], false);
+    assert_true(match.found == p->text.end - 5);
     reef_memory_free(memory);
 }
 

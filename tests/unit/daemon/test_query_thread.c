@@ -209,7 +209,7 @@ static void learn_more(world *w, int kind) {
 // A model without a context memory is opened in no time: a query waits for it instead of being
 // answered by the older one.
 static void make_quick_pool(world *w) {
-    choose(&w->f->config, "context_memory", "0");
+    choose(&w->f->config, "memory", "0");
     choose(&w->f->config, "net_share", "1");
     make_pool(w->f, 1);
 }
@@ -300,7 +300,7 @@ static size_t next_state(
 FIXTURE_TEST(a_newer_state_answers_once_it_and_its_twins_are_ready) {
     json_int_t numbers[COMMITS];
     double bits[COMMITS];
-    choose(&w->f->config, "context_memory", "4M");
+    choose(&w->f->config, "memory", "4M");
     choose(&w->f->config, "net_share", "0");
     make_pool(w->f, 1);
     numbers[0] = learn_and_score(w, 0, &bits[0]);

@@ -14,20 +14,10 @@
 
 enum { TEXT = 12000 };
 
-static const char *const SETTINGS[] = {"layers=1",
-                                       "d_model=16",
-                                       "attention_heads=2",
-                                       "context=16",
-                                       "batch=2",
-                                       "heads=2",
-                                       "topk=2",
-                                       "d_key=8",
-                                       "side=4",
-                                       "side_new=4",
-                                       "boundaries=given",
-                                       "context_memory=4M",
-                                       "net_share=0.125",
-                                       NULL};
+static const char *const SETTINGS[] = {
+    "layers=1",         "d_model=16", "attention_heads=2", "context=16", "batch=2",
+    "heads=2",          "topk=2",     "d_key=8",           "side=4",     "side_new=4",
+    "boundaries=given", "memory=4M",  "net_share=0.125",   NULL};
 
 typedef struct fixture {
     char directory[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];
@@ -319,13 +309,13 @@ static void assert_refuses(reef_pool *pool,
 WORLD_TEST(mistakes_are_reported) {
     WITHIN(f->directory, plain);
     WITHIN(f->directory, layer);
-    static const char *const PLAIN[] = {"context_memory=0", NULL};
+    static const char *const PLAIN[] = {"memory=0", NULL};
     const reef_layer_options sizes = {.size = sizeof(sizes), .d_model = 8, .topk = 2, .side = 4};
     must(reef_pool_create_model(plain, PLAIN, &why));
     must(reef_pool_create_layer(layer, &sizes, &why));
     const struct {
         const char *path, *says;
-    } WITHOUT[] = {{plain, "--context-memory"}, {layer, "a layer by itself"}};
+    } WITHOUT[] = {{plain, "--memory"}, {layer, "a layer by itself"}};
     for (size_t i = 0; i < sizeof(WITHOUT) / sizeof(WITHOUT[0]); i++) {
         reef_pool *pool = lib_pool_open(WITHOUT[i].path, 0, NULL, 1);
         assert_refuses(pool, NULL, REEF_ERR_INVALID, WITHOUT[i].says);

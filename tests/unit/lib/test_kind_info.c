@@ -16,12 +16,12 @@ enum { LONG = 16000, SHORT = 8000, PROBE = 600 };
     "layers=1", "d_model=16", "attention_heads=2", "context=16", "batch=4", "heads=2", "topk=2",   \
         "d_key=8", "side=4", "side_new=4", "net_share=0"
 
-static const char *const KINDS[] = {SETTINGS, "context_memory=4M", "boundaries=contexts", NULL};
-static const char *const GATES[] = {SETTINGS, "context_memory=4M", "boundaries=given", NULL};
+static const char *const KINDS[] = {SETTINGS, "memory=4M", "boundaries=contexts", NULL};
+static const char *const GATES[] = {SETTINGS, "memory=4M", "boundaries=given", NULL};
 static const char *const NO_MEMORIES[] = {"layers=1",   "d_model=16",       "attention_heads=2",
                                           "context=16", "batch=4",          "heads=2",
                                           "topk=2",     "d_key=8",          "side=4",
-                                          "side_new=4", "boundaries=given", "context_memory=0",
+                                          "side_new=4", "boundaries=given", "memory=0",
                                           NULL};
 
 // Words of a kind's own letters in a random order.

@@ -20,7 +20,7 @@
 static const char *const SMALL[] = {"layers=1",   "d_model=16",       "attention_heads=2",
                                     "context=16", "batch=2",          "heads=2",
                                     "topk=2",     "d_key=8",          "side=4",
-                                    "side_new=4", "boundaries=given", "context_memory=0",
+                                    "side_new=4", "boundaries=given", "memory=0",
                                     NULL};
 
 enum { TEXT_BYTES = 3001 };

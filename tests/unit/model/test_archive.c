@@ -424,7 +424,7 @@ PLAIN_TEST(a_pool_without_memories_says_how_to_get_one) {
         const char *name, *value, *words;
     } CASES[] = {
         {"model", "layer", "a layer by itself"},
-        {"seed", "1", "unless it is made with --context-memory 0"},
+        {"seed", "1", "unless it is made with --memory 0"},
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         lifelong *f;

@@ -158,17 +158,17 @@ PLAIN_TEST(values_that_are_no_such_thing_are_refused) {
 PLAIN_TEST(amounts_of_bytes_may_have_a_unit) {
     reef_config config;
     reef_config_default(&config);
-    assert_set(&config, "context_memory", "64M");
-    assert_int_equal(config.context_memory, 64 << 20);
-    assert_set(&config, "context-memory", "8388608");
-    assert_int_equal(config.context_memory, 8388608);
-    assert_set(&config, "context_memory", "0");
-    assert_int_equal(config.context_memory, 0);
-    assert_set_fails("context_memory", "64MB", "with a unit, such as 64M");
-    assert_set_fails("context_memory", "M", "with a unit, such as 64M");
-    assert_set_fails("context_memory", "1.5M", "with a unit, such as 64M");
-    assert_set_fails("context_memory", "65G", "must be 0 to 68719476736");
-    assert_set_fails("context_memory", "99999999999T", "must be an integer");
+    assert_set(&config, "memory", "64M");
+    assert_int_equal(config.memory, 64 << 20);
+    assert_set(&config, "memory", "8388608");
+    assert_int_equal(config.memory, 8388608);
+    assert_set(&config, "memory", "0");
+    assert_int_equal(config.memory, 0);
+    assert_set_fails("memory", "64MB", "with a unit, such as 64M");
+    assert_set_fails("memory", "M", "with a unit, such as 64M");
+    assert_set_fails("memory", "1.5M", "with a unit, such as 64M");
+    assert_set_fails("memory", "65G", "must be 0 to 68719476736");
+    assert_set_fails("memory", "99999999999T", "must be an integer");
     assert_set_fails("layers", "4K", "must be an integer");
 }
 
@@ -176,7 +176,7 @@ PLAIN_TEST(an_unknown_name_suggests_the_closest_one) {
     assert_set_fails("d-modle", "1", "did you mean d_model?");
     assert_set_fails("learning-rat", "1", "did you mean learning_rate?");
     assert_set_fails("headss", "1", "did you mean heads?");
-    assert_set_fails("context_memor", "1", "did you mean context_memory?");
+    assert_set_fails("memor", "1", "did you mean memory?");
     assert_set_fails("zzzzzzzzzzzzzz", "1", "no setting is called 'zzzzzzzzzzzzzz'");
     assert_set_fails("", "1", "no setting is called ''");
     reef_config config;
@@ -237,17 +237,17 @@ static void make(reef_config *config, const char *name, const char *value) {
 PLAIN_TEST(a_pool_of_bytes_is_made_with_a_context_memory) {
     reef_config config, standard;
     make(&config, NULL, NULL);
-    assert_int_equal(config.context_memory, 1 << 30);
+    assert_int_equal(config.memory, 1 << 30);
     assert_true(config.net_share == 0.5f);
     must(reef_config_check(&config, &why));
     // A pool is made with what every field says.
     reef_config_default(&standard);
     assert_memory_equal(&config, &standard, sizeof(config));
-    make(&config, "context_memory", "8M");
-    assert_int_equal(config.context_memory, 8 << 20);
+    make(&config, "memory", "8M");
+    assert_int_equal(config.memory, 8 << 20);
     assert_true(config.net_share == 0.5f);
     make(&config, "net_share", "1");
-    assert_int_equal(config.context_memory, 1 << 30);
+    assert_int_equal(config.memory, 1 << 30);
     assert_true(config.net_share == 1.0f);
 }
 
@@ -259,7 +259,7 @@ PLAIN_TEST(topk_is_at_most_the_smaller_side_unless_it_was_given) {
                  {"side_new", "24", 24},
                  {"side", "128", 64},
                  {"net_share", "1", 64},
-                 {"context_memory", "0", 64}};
+                 {"memory", "0", 64}};
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         reef_config config;
         make(&config, CASES[i].name, CASES[i].value);
@@ -275,11 +275,11 @@ PLAIN_TEST(topk_is_at_most_the_smaller_side_unless_it_was_given) {
 }
 
 PLAIN_TEST(other_pools_are_made_without_one) {
-    static const char *const OTHERS[][2] = {{"context_memory", "0"}, {"model", "layer"}};
+    static const char *const OTHERS[][2] = {{"memory", "0"}, {"model", "layer"}};
     for (size_t i = 0; i < sizeof(OTHERS) / sizeof(OTHERS[0]); i++) {
         reef_config config;
         make(&config, OTHERS[i][0], OTHERS[i][1]);
-        assert_int_equal(config.context_memory, 0);
+        assert_int_equal(config.memory, 0);
         assert_true(config.net_share == 1.0f);
         assert_int_equal(config.boundaries, REEF_BOUNDARIES_GIVEN); // nobody finds any
     }

@@ -70,7 +70,7 @@ FIXTURE_TEST(every_setting_can_stand_in_the_file) {
                     "  source = file:a\n" // an indented line does not continue the one above
                     "source = -\n"
                     "threads = 3\n"
-                    "memory = 2G\n"
+                    "rows-memory = 2G\n"
                     "commit_steps = 7 ; and why\n"
                     "commit-seconds: 0.5\n"
                     "journal = 3M\n"
@@ -165,7 +165,8 @@ FIXTURE_TEST(a_mistake_in_the_file_is_reported_with_its_line) {
         {"[reefd]\nsnapshot-every = 0s\n", ":2: snapshot-every '0s' is not a period"},
         {"[reefd]\nkeep = hour=1\n", ":2: keep 'hour=1' is not what to keep: rules such as "},
         {"[reefd]\ncommit_seconds = -1\n", ":2: commit-seconds '-1' is not"},
-        {"[reefd]\nmemory = all\n", ":2: memory 'all' is not an amount"},
+        {"[reefd]\nrows-memory = all\n", ":2: rows-memory 'all' is not an amount"},
+        {"[reefd]\nmemory = 4G\n", ":2: 'reefd --memory' is gone: reef init --memory is for"},
         {long_line, ":2: the line is too long"},
         // The first mistake is reported, whichever check finds it.
         {"[reefd]\nthreads = 0\nnonsense\n", ":2: threads '0'"},

@@ -192,7 +192,7 @@ LIFELONG_TEST(twins_answer_at_once_and_alike) {
     scoring all[TWINS] = {0};
     pthread_t threads[TWINS];
     float expected[2 * LIFELONG_PROBE_BYTES], own[2 * LIFELONG_PROBE_BYTES];
-    choose(&f->config, "context_memory", "4M");
+    choose(&f->config, "memory", "4M");
     choose(&f->config, "net_share", "0.5");
     make_pool(f, 1);
     feed_kind(f, 0, 6000, 1);
@@ -230,7 +230,7 @@ LIFELONG_TEST(a_warmed_model_answers_as_one_that_is_cold) {
     reef_model *cold = NULL, *model = NULL, *newer = NULL, *twin = NULL;
     const reef_line_scorer *own, *lent;
     float expected[2 * LIFELONG_PROBE_BYTES];
-    choose(&f->config, "context_memory", "4M");
+    choose(&f->config, "memory", "4M");
     choose(&f->config, "net_share", "0.5");
     make_pool(f, 1);
     feed_kind(f, 0, 6000, 1);

@@ -128,7 +128,7 @@ LIFELONG_TEST(the_net_learns_its_share_and_the_memory_all) {
 
 KINDS_TEST(tables_are_written_rarely_and_the_tail_is_learned_again) {
     choose(&f->config, "boundaries", "given");
-    choose(&f->config, "context_memory", "256M");
+    choose(&f->config, "memory", "256M");
     make_pool(f, 1);
     size_t checkpoints = 0;
     uint64_t last = 0;
@@ -489,17 +489,17 @@ LIFELONG_TEST(a_memory_is_refused_where_there_are_no_bytes) {
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         f->config = lifelong_config();
         choose(&f->config, CASES[i].name, CASES[i].value);
-        choose(&f->config, "context_memory", CASES[i].memory);
+        choose(&f->config, "memory", CASES[i].memory);
         must_fail(reef_pool_init(f->pool, &f->config, &why), REEF_ERR_INVALID, CASES[i].words);
     }
     // A layer has no text: what is for texts is left out of a new pool, and wrong in one that is
     // there.
     f->config = lifelong_config();
     choose(&f->config, "model", "layer");
-    choose(&f->config, "context_memory", "4194304");
+    choose(&f->config, "memory", "4194304");
     must_fail(reef_config_check(&f->config, &why), REEF_ERR_INVALID, "no text");
     reef_config_reduce(&f->config);
-    assert_int_equal(f->config.context_memory, 0);
+    assert_int_equal(f->config.memory, 0);
     must(reef_config_check(&f->config, &why));
 }
 

@@ -1,4 +1,4 @@
-// What a pool may take: memory_bytes and pool_max change no bit, kinds_max stops new kinds.
+// What a pool may take: room for memories and pool_max change no bit, kinds_max stops new kinds.
 #include "lifelong_restore.h"
 #include "reef_kinds.h"
 #include "test.h"
@@ -6,15 +6,14 @@
 
 enum { LONG = 20000, VISIT = 50000, KINDS = 4 };
 
-// Opens it again with bounds.
-static void bound(lifelong *f, uint64_t memory_bytes, uint64_t pool_max) {
-    const reef_trainer_options options = {.threads = 1,
-                                          .memory_bytes = memory_bytes,
-                                          .pool_max = pool_max,
-                                          .on_event = lifelong_on_event,
-                                          .context = f};
+// Opens it again with bounds. A room of 0 is the pool's budget.
+static void bound(lifelong *f, uint64_t room, uint64_t pool_max) {
+    const reef_trainer_options options = {
+        .threads = 1, .pool_max = pool_max, .on_event = lifelong_on_event, .context = f};
     reef_trainer_close(f->trainer);
     must(reef_trainer_open(&f->trainer, f->store, &options, &why));
+    assert_true(f->trainer->kinds.room == f->config.memory);
+    if (room > 0) f->trainer->kinds.room = room;
 }
 
 // A commit after each so many bytes: then all that was learned is stored, and may be given up while
@@ -29,32 +28,32 @@ static void feed_and_commit(lifelong *f, int kind, uint32_t seed, size_t each) {
 }
 
 // All kinds come back while each later one's generation is open. Returns the last commit.
-static reef_commit learn(lifelong *f, const char *name, uint64_t memory_bytes, uint64_t pool_max) {
+static reef_commit learn(lifelong *f, const char *name, uint64_t room, uint64_t pool_max) {
     temp_dir_join(f->pool, f->dir, name);
     f->said[0] = '\0';
     make_pool(f, 1);
-    bound(f, memory_bytes, pool_max);
+    bound(f, room, pool_max);
     for (int kind = 0; kind < KINDS; kind++) {
         feed_kind(f, kind, LONG, (uint32_t)kind + 1);
         for (int back = 0; back < kind; back++)
-            feed_and_commit(f, back, (uint32_t)(10 * kind + back), memory_bytes > 0 ? 3000 : VISIT);
+            feed_and_commit(f, back, (uint32_t)(10 * kind + back), room == 1 ? 3000 : VISIT);
     }
     return commit(f);
 }
 
 KINDS_TEST(bounds_change_no_bit) {
     double bits[KINDS];
-    reef_commit free_of_bounds = learn(f, "free", 0, 0);
+    reef_commit free_of_bounds = learn(f, "free", UINT64_MAX, 0);
     assert_null(strstr(f->said, "\"event\": \"prune\""));
     for (int kind = 0; kind < KINDS; kind++) bits[kind] = bits_as_of(f, "now", kind);
     close_pool(f);
     static const struct {
         const char *name;
-        uint64_t memory_bytes; // 1: memories are read as often as can be
+        uint64_t room; // 1: memories are read as often as can be
         uint64_t pool_max;
-    } BOUNDS[] = {{"few", 1, 0}, {"small", 0, 1}, {"both", 1, 4 << 20}};
+    } BOUNDS[] = {{"few", 1, 0}, {"budget", 0, 0}, {"small", UINT64_MAX, 1}, {"both", 1, 4 << 20}};
     for (size_t i = 0; i < sizeof(BOUNDS) / sizeof(*BOUNDS); i++) {
-        reef_commit bounded = learn(f, BOUNDS[i].name, BOUNDS[i].memory_bytes, BOUNDS[i].pool_max);
+        reef_commit bounded = learn(f, BOUNDS[i].name, BOUNDS[i].room, BOUNDS[i].pool_max);
         assert_memory_equal(bounded.root, free_of_bounds.root, sizeof(bounded.root));
         for (int kind = 0; kind < KINDS; kind++)
             assert_true(bits_as_of(f, "now", kind) == bits[kind]);
@@ -94,11 +93,11 @@ KINDS_TEST(what_is_needed_is_more_than_the_bound) {
     assert_sound(f);
 }
 
-// Memories of older kinds that are in memory, and their bytes.
+// Memories of older kinds that are in memory, and their bytes with those of the open one.
 static size_t count_held(const lifelong *f, uint64_t *bytes) {
     const reef_trainer_kinds *kinds = &f->trainer->kinds;
     size_t count = 0;
-    *bytes = 0;
+    *bytes = reef_memory_bytes(reef_open_generation(f->trainer)->memory.memory);
     for (size_t i = 0; i < kinds->head_count; i++) {
         const reef_memory *memory = kinds->heads[i].visit.memory.memory;
         if (memory == NULL) continue;
@@ -108,13 +107,13 @@ static size_t count_held(const lifelong *f, uint64_t *bytes) {
     return count;
 }
 
-// All older kinds come back, with room for `room` bytes of their memories. Returns how many were
+// All older kinds come back, with room for `room` bytes of memories. Returns how many were
 // held at most.
 static size_t hold(lifelong *f, uint64_t room, uint32_t seed) {
     uint8_t text[VISIT / 10];
     uint64_t bytes;
     size_t held = 0, most = 0;
-    bound(f, 2 * room, 0);
+    bound(f, room, 0);
     for (int kind = 0; kind < KINDS; kind++) {
         lifelong_text(text, sizeof(text), kind, seed);
         for (size_t at = 0; at < sizeof(text); at += 1000) {

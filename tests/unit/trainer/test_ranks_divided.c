@@ -5,7 +5,7 @@
 #include "reef_mpi.h"
 #include "trainer_internal.h"
 
-enum { PIECE = 5000, FIRST = 12000, AGAIN = 12000, MEMORY = 2 << 20, DEADLINE_SECONDS = 120 };
+enum { PIECE = 5000, FIRST = 12000, AGAIN = 12000, DEADLINE_SECONDS = 120 };
 
 static reef_mpi *mpi;
 static reef_ranks *ranks;
@@ -26,8 +26,6 @@ static reef_trainer_options options_of(lifelong *f, bool divided, size_t threads
         .threads = threads, .on_event = lifelong_on_event, .context = f};
     if (!divided) return options;
     options.ranks = ranks;
-    // Where rows are copied and no more than two memories held, which all ranks do then.
-    if (reef_ranks_rank(ranks) == 0) options.memory_bytes = MEMORY;
     options.shard = (reef_shard){.rank = (uint32_t)reef_ranks_rank(ranks),
                                  .count = (uint32_t)reef_ranks_count(ranks)};
     return options;
@@ -223,7 +221,7 @@ static reef_commit kinds_that_return(lifelong *f, bool divided, size_t threads) 
 
 PLAIN_TEST(nets_that_follow_their_kinds) {
     only_of_three();
-    same_root(SETTINGS("context_memory", "4194304", "boundaries", "contexts", "net_share", "0.5"),
+    same_root(SETTINGS("memory", "4194304", "boundaries", "contexts", "net_share", "0.5"),
               kinds_that_return, 1);
 }
 

@@ -7,7 +7,7 @@ enum { PIECE = 2048, FIRST = 20000, WORDS = 40, LETTERS = 6, MANY = 20, NEW = 10
 static int setup(void **state) {
     lifelong_setup(state);
     lifelong *f = *state;
-    choose(&f->config, "context_memory", "4M");
+    choose(&f->config, "memory", "4M");
     choose(&f->config, "net_share", "0");
     choose(&f->config, "boundaries", "contexts");
     return 0;
@@ -97,7 +97,7 @@ static void feed_numbers(lifelong *f, size_t count) {
 // By its contexts both is strange. What the kind knows saves a fourth of the bits of the one, and
 // nothing of the other.
 FIXTURE_TEST(what_a_large_kind_helps_to_foretell_is_its_own) {
-    choose(&f->config, "context_memory", "16M");
+    choose(&f->config, "memory", "16M");
     make_pool(f, 1);
     feed_language(f, 300000, 0, 1);
     feed_language(f, 100000, 8, 2);
@@ -111,7 +111,7 @@ FIXTURE_TEST(what_a_large_kind_helps_to_foretell_is_its_own) {
 }
 
 FIXTURE_TEST(what_a_small_kind_helps_to_foretell_is_its_own) {
-    choose(&f->config, "context_memory", "16M");
+    choose(&f->config, "memory", "16M");
     make_pool(f, 1);
     feed_language(f, 200000, 0, 1);
     feed_language(f, 60000, 12, 2);
@@ -122,7 +122,7 @@ FIXTURE_TEST(what_a_small_kind_helps_to_foretell_is_its_own) {
 // What the kind knows saves an eighth of the bits. But they are nearly twice as many as its own
 // text takes.
 FIXTURE_TEST(what_has_much_in_common_with_a_large_kind_and_costs_more_is_another) {
-    choose(&f->config, "context_memory", "16M");
+    choose(&f->config, "memory", "16M");
     make_pool(f, 1);
     feed_language(f, 1100000, 0, 1);
     feed_language(f, 130000, 11, 2);

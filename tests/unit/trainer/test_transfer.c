@@ -198,7 +198,7 @@ static void begin_with(lifelong *f, const char *base, const char *memory, const 
         remove_pool(f);
     }
     copy_pool(base, f->pool);
-    old_pool_set(f->pool, "context_memory", memory);
+    old_pool_set(f->pool, "memory", memory);
     old_pool_set(f->pool, "net_share", share);
     open_pool(f, 1);
 }
@@ -223,11 +223,11 @@ static void refuses_it(pair *p, const char *words) {
 FIXTURE_TEST(a_pool_that_cannot_ask_a_memory_refuses_it) {
     begin_without(p);
     begin_with(p->b, p->other, "0", "1");
-    refuses_it(p, "context_memory 0");
+    refuses_it(p, "memory 0");
     close_pool(p->b);
     temp_dir_remove(p->b->pool);
     p->b->config = p->a->config;
-    p->b->config.context_memory = REEF_MEMORY_BYTES_MIN;
+    p->b->config.memory = REEF_MEMORY_BYTES_MIN;
     p->b->config.net_share = 0.0f;
     make_pool(p->b, 1);
     learn(p->b, 0);

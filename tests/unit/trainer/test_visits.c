@@ -414,7 +414,7 @@ LIFELONG_TEST(marker_lines_and_seals_end_what_is_held) {
 
 LIFELONG_TEST(contexts_need_memories) {
     choose(&f->config, "net_share", "1");
-    choose(&f->config, "context_memory", "0");
+    choose(&f->config, "memory", "0");
     must_fail(reef_pool_init(f->pool, &f->config, &why), REEF_ERR_INVALID,
               "boundaries contexts are found by context memories");
 }

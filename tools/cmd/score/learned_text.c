@@ -80,7 +80,7 @@ static reef_status score_by_new_memory(const reef_model *model,
     reef_memory_session *session = NULL;
     size_t learned = count - count / SCORED_SHARE;
     while (learned > 0 && bytes[learned - 1] != '\n') learned--;
-    const reef_memory_options options = {.bytes_max = reef_model_config(model)->context_memory};
+    const reef_memory_options options = {.bytes_max = reef_model_config(model)->memory};
     reef_status status = reef_memory_new(&memory, &options, err);
     for (size_t at = 0, some; status == REEF_OK && at < learned; at += some) {
         some = learned - at < LEARNED_AT_ONCE ? learned - at : LEARNED_AT_ONCE;

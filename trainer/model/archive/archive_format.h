@@ -8,7 +8,7 @@
 //       20     4  version of what memories predict, 4: see REEF_ARCHIVE_CODER
 //       24    16  identity of the pool: see pool_memory.c
 //       40     8  when the pool was made, ms since 1970, or zero
-//       48     8  `context_memory` of its configuration
+//       48     8  `memory` of its configuration
 //       56     4  the state: 1 a snapshot, 0 as of a sealed generation
 //       60     4  S: bytes of its name, 1 to 64
 //       64     8  where it stands in the pool's stream

@@ -51,12 +51,12 @@ static reef_status read_pool(reef_txn *txn, reef_archive_header *out, reef_error
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool is of a layer by itself: only pools of bytes have context "
                          "memories");
-    if (config.context_memory == 0)
+    if (config.memory == 0)
         return reef_fail(
             err, REEF_ERR_INVALID,
             "the pool has no context memories, which code archives; a new one of bytes has them "
-            "unless it is made with --context-memory 0");
-    out->memory_bytes_max = config.context_memory;
+            "unless it is made with --memory 0");
+    out->memory_bytes_max = config.memory;
     return read_identity(txn, out, err);
 }
 

@@ -164,7 +164,7 @@ static reef_status read_records(reef_generation *generation,
     // copied.
     bool maps_rows = source->in_place && sealed && records == source->number;
     // A trainer does not read texts by a sealed generation's memory.
-    bool remembers = config->context_memory > 0 && !(source->training && sealed);
+    bool remembers = config->memory > 0 && !(source->training && sealed);
     float *buffer = NULL;
     reef_status status = reef_checkpoint_moments_buffer(&buffer, config, generation, err);
     if (status == REEF_OK && sealed && !maps_rows)

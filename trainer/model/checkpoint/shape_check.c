@@ -128,7 +128,7 @@ static void check_generation(const sizes *s, uint32_t records) {
         if (reef_layer_retrieves(&s->config, l))
             check_layer(s, &info, records, l, reef_expert_row_values(&shape));
     }
-    if (s->config.context_memory > 0) check_memory(s, records);
+    if (s->config.memory > 0) check_memory(s, records);
 }
 
 static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {

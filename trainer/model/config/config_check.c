@@ -106,24 +106,24 @@ static reef_status layer_check(const reef_config *c, reef_error *err) {
 
 // A context memory predicts bytes.
 static reef_status memory_check(const reef_config *c, reef_error *err) {
-    if (c->context_memory == 0 && c->net_share < 1.0f)
+    if (c->memory == 0 && c->net_share < 1.0f)
         return reef_fail(err, REEF_ERR_INVALID,
                          "net_share %g leaves bytes to a context memory, and there is none; set "
-                         "context_memory, or net_share 1",
+                         "memory, or net_share 1",
                          (double)c->net_share);
-    if (c->context_memory == 0 && c->boundaries == REEF_BOUNDARIES_CONTEXTS)
+    if (c->memory == 0 && c->boundaries == REEF_BOUNDARIES_CONTEXTS)
         return reef_fail(err, REEF_ERR_INVALID,
                          "boundaries contexts are found by context memories, and there are none; "
-                         "set context_memory, or boundaries given");
-    if (c->context_memory == 0) return REEF_OK;
-    if (c->context_memory < REEF_MEMORY_BYTES_MIN)
+                         "set memory, or boundaries given");
+    if (c->memory == 0) return REEF_OK;
+    if (c->memory < REEF_MEMORY_BYTES_MIN)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "context_memory %" PRIu64 " is less than the %llu bytes that a context "
-                         "memory takes at least; raise it, or set 0 for none",
-                         c->context_memory, REEF_MEMORY_BYTES_MIN);
+                         "memory %" PRIu64 " is less than the %llu bytes that the memory of one "
+                         "kind takes at least; set 4M or more, or 0 for none",
+                         c->memory, REEF_MEMORY_BYTES_MIN);
     if (c->model == REEF_MODEL_LM) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "context_memory is for language models, and this pool has no text; leave it "
+                     "memory is for language models, and this pool has no text; leave it "
                      "at 0");
 }
 
@@ -147,12 +147,12 @@ static void fit_layer(reef_config *config) {
     config->topk = 16;
     config->d_key = 64;
     config->learning_rate = 0.002f;
-    config->context_memory = 0; // a memory is of bytes
+    config->memory = 0; // a memory is of bytes
 }
 
 void reef_config_fit(reef_config *config) {
     if (reef_config_is_layer(config)) fit_layer(config);
-    if (config->context_memory == 0) {
+    if (config->memory == 0) {
         config->net_share = 1.0f;
         config->boundaries = REEF_BOUNDARIES_GIVEN;
     }
@@ -162,7 +162,7 @@ void reef_config_fit(reef_config *config) {
 
 void reef_config_reduce(reef_config *config) {
     if (!reef_config_is_layer(config)) return;
-    config->context_memory = 0;
+    config->memory = 0;
     config->net_share = 1.0f;
     config->boundaries = REEF_BOUNDARIES_GIVEN;
     config->layers = config->attention_heads = 1;

@@ -205,7 +205,7 @@ reef_status reef_memory_parse(const char *text, uint64_t *bytes, reef_error *err
 
 // An amount of bytes, which may be written with a unit.
 static bool counts_bytes(const reef_config_field *field) {
-    return strcmp(field->name, "context_memory") == 0;
+    return strcmp(field->name, "memory") == 0;
 }
 
 static reef_status integer_read(reef_config *config,

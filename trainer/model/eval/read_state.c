@@ -60,7 +60,7 @@ static reef_status load_memory(reef_model *model,
                                reef_generation_memory *out,
                                reef_error *err) {
     reef_lost_kind lost;
-    uint64_t bytes_max = model->network.config.context_memory;
+    uint64_t bytes_max = model->network.config.memory;
     if (bytes_max == 0) return REEF_OK;
     reef_status status =
         reef_kind_heads_load_whole(heads, txn, g, bytes_max, model->careful, out, &lost, err);

@@ -369,7 +369,7 @@ static reef_status read_memory(const exporting *e,
                                const file_generation *of,
                                reef_generation_memory *out,
                                reef_error *err) {
-    uint64_t bytes_max = e->origin.config.context_memory;
+    uint64_t bytes_max = e->origin.config.memory;
     if (bytes_max == 0) return REEF_OK;
     size_t unused;
     reef_status status = reef_kind_heads_load(&e->heads, e->txn, of->number, out, &unused, err);

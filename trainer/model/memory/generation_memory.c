@@ -28,7 +28,9 @@ _Static_assert(sizeof(reef_net_prediction) == 18, "as it is stored");
 #define TAIL_BYTES_MAX (UINT64_C(4) << 20)
 #define TAIL_LEARNED_SHARE 128 // of the bytes that the memory takes, where that is more
 #define TAIL_BYTES_SHARE 16
-#define ROUND_MAX (UINT64_C(64) << 20) // the text of a memory has room for more
+#define ROUND_MAX (UINT64_C(64) << 20)
+#define ROUND_SHARE                                                                                \
+    64 // of the bound, where that is less: the text has room for two rounds and more
 // Mixers, which are written with slices, have some megabytes.
 #define ROUND_PARTS 4
 #define TAIL_IN_SLICES_MAX (UINT64_C(64) << 10)
@@ -110,7 +112,7 @@ reef_status reef_memory_learn_batch(const reef_config *config,
                                     const reef_net_prediction *predictions,
                                     float *bits,
                                     reef_error *err) {
-    uint64_t bytes_max = config->context_memory;
+    uint64_t bytes_max = config->memory;
     reef_status status = REEF_OK;
     // A batch is learned by its targets, which the net spoke about. Its first byte is one of them
     // only where the batch before it was learned as well.
@@ -154,8 +156,10 @@ bool reef_generation_memory_is_large(const reef_generation_memory *m) {
 }
 
 uint64_t reef_generation_memory_round(const reef_generation_memory *m) {
-    uint64_t round = learned_bound(m->memory, reef_memory_learned_bytes(m->memory));
-    return round < ROUND_MAX ? round : ROUND_MAX;
+    uint64_t round = learned_bound(m->memory, reef_memory_learned_bytes(m->memory)),
+             most = reef_memory_bytes_max(m->memory) / ROUND_SHARE;
+    if (most > ROUND_MAX) most = ROUND_MAX;
+    return round < most ? round : most;
 }
 
 static reef_status cut_short(reef_error *err) {

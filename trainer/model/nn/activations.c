@@ -86,7 +86,7 @@ reef_status reef_activations_init(reef_activations *acts,
          floats(&acts->logits, n * REEF_VOCAB) &&
          floats(&acts->window_scratch, n * reef_activations_width(config)) &&
          (acts->loss = calloc(n, sizeof(*acts->loss))) != NULL &&
-         (config->context_memory == 0 ||
+         (config->memory == 0 ||
           (acts->predictions = calloc(n, sizeof(*acts->predictions))) != NULL) &&
          (acts->window_active = calloc(windows_max, 1)) != NULL;
     ok = ok && (!training || allocate_backward(acts, config));
