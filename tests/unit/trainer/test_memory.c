@@ -210,6 +210,25 @@ KINDS_TEST(a_large_memory_is_stored_slice_by_slice) {
     reef_txn_abort(txn);
 }
 
+// The log is replayed over the text: all of it since the oldest slice is there, however small the
+// budget and however often the text went round.
+KINDS_TEST(the_text_of_a_small_budget_reaches_back_to_the_oldest_slice) {
+    enum { PIECE = 18500, COUNT = 80 * PIECE };
+    uint8_t *text = room(PIECE);
+    choose(&f->config, "boundaries", "given");
+    choose(&f->config, "net_share", "0");
+    make_pool(f, 1);
+    for (uint32_t at = 0; at < COUNT; at += PIECE) {
+        lifelong_text(text, PIECE, 0, at);
+        feed(f, text, PIECE);
+        commit(f);
+        if (at % (9 * PIECE) == 0) open_again(f, 1);
+    }
+    assert_non_null(memory_of(f)->slices);
+    assert_true(reef_memory_text(memory_of(f)->memory, NULL, 0) < COUNT / 2);
+    assert_sound(f);
+}
+
 LIFELONG_TEST(a_sealed_state_reads_a_text_to_the_same_bits_for_ever) {
     reef_snapshot snapshot;
     choose(&f->config, "boundaries", "given");

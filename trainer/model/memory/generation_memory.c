@@ -29,8 +29,7 @@ _Static_assert(sizeof(reef_net_prediction) == 18, "as it is stored");
 #define TAIL_LEARNED_SHARE 128 // of the bytes that the memory takes, where that is more
 #define TAIL_BYTES_SHARE 16
 #define ROUND_MAX (UINT64_C(64) << 20)
-#define ROUND_SHARE                                                                                \
-    64 // of the bound, where that is less: the text has room for two rounds and more
+#define ROUND_SHARE 64 // of the bound, where that is less: the text reaches back over two rounds
 // Mixers, which are written with slices, have some megabytes.
 #define ROUND_PARTS 4
 #define TAIL_IN_SLICES_MAX (UINT64_C(64) << 10)
