@@ -7,6 +7,7 @@
 #include "cli_progress.h"
 #include "lab.h"
 #include "reef_context.h"
+#include "reef_model.h"
 #include "reef_system.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 #define TEXT_BYTES_MAX (UINT64_C(1) << 30)
 
 static const reef_cli_option OPTIONS[] = {
-    {"memory", "SIZE", "what a memory takes at most (default: 64M)"},
+    {"memory", "SIZE", "what a memory takes at most (default: 1G)"},
     {"train-bytes", "N", "bytes of each TRAIN to learn at most (default: 1700000)"},
     {"held-bytes", "N", "bytes of each HELD to read at most (default: 65536)"},
     {"rounds", "N", "how often all is measured; the median of speeds counts (default: 1)"},
@@ -249,8 +250,11 @@ static reef_status read_options(const reef_cli_call *cli, context *c, reef_error
         return reef_fail(err, REEF_ERR_INVALID,
                          "%zu files are no pairs of TRAIN and HELD: '%.120s' is left over",
                          cli->operand_count, cli->operands[cli->operand_count - 1]);
+    const char *memory = reef_cli_text(cli, "memory");
     reef_status status =
-        reef_cli_integer(cli, "train-bytes", 1, TEXT_BYTES_MAX, &c->train_bytes, err);
+        memory != NULL ? reef_memory_parse(memory, &c->memory_bytes, err) : REEF_OK;
+    if (status == REEF_OK)
+        status = reef_cli_integer(cli, "train-bytes", 1, TEXT_BYTES_MAX, &c->train_bytes, err);
     if (status == REEF_OK)
         status = reef_cli_integer(cli, "held-bytes", 1, TEXT_BYTES_MAX, &c->held_bytes, err);
     if (status == REEF_OK)
@@ -275,8 +279,7 @@ static reef_status read_texts(const reef_cli_call *cli, context *c, reef_error *
 }
 
 reef_status reef_lab_context(reef_cli_call *cli, reef_error *err) {
-    context c = {.memory_bytes = cli->memory_bytes,
-                 .train_bytes = 1700000,
+    context c = {.train_bytes = 1700000,
                  .held_bytes = 65536,
                  .rounds = 1,
                  .text_count = cli->operand_count / 2};

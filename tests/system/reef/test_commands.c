@@ -77,7 +77,7 @@ PLAIN_TEST(every_field_of_a_model_is_an_option_of_init) {
     size_t shown = 0, count;
     for (const char *line = few.out; line != NULL; line = strchr(line + 1, '\n'))
         shown += strncmp(line, "\n  --", 5) == 0;
-    assert_int_equal(shown, 8);
+    assert_int_equal(shown, 7);
     p = reef("init", "--help-all", NULL);
     const reef_config_field *fields = reef_config_fields(&count);
     for (size_t i = 0; i < count; i++) {
