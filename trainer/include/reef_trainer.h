@@ -317,6 +317,8 @@ typedef struct reef_kind_level {
     double mean, deviation; // of that, and the mean of how far they were from it
     uint64_t batches;       // of its text whose bits were counted
     double bits;            // a byte of the last of them, the mean
+    double bits_deviation;  // of the mean of a short text, `recent_bits`, from that
+    double recent_bits;
 } reef_kind_level;
 
 /** How to import. All-zero fields mean the default. */

@@ -26,8 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES 2048       // or a batch where that is longer: of it the first 4 KiB are scored
-#define DEFERRED_PIECES_MAX 96 // at so many the current kind learns them all
+#define PIECE_BYTES 2048        // or a batch where that is longer: of it the first 4 KiB are scored
+#define DEFERRED_PIECES_MAX 136 // at so many the current kind learns them all
 _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX,
                "a piece of short batches is scored as a whole");
 
@@ -49,9 +49,11 @@ _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX,
 #define LEVEL_WARMUP 4 // pieces that a kind learns before its text is doubted
 #define LEVEL_CLIP 4.0 // mean deviations; a piece further off moves the level by no more than this
 
-// Usual bits are the mean of the last half of what a kind learned, of so many bytes at most.
+// Usual bits are the mean of the last half of what a kind learned, of so many bytes at most. How
+// much they vary is seen in means of what is short against that.
 #define BITS_SHARE 2
 #define BITS_BYTES ((size_t)8 << 20)
+#define BITS_SHORT ((size_t)96 << 10)
 
 // Deviations of a piece from a kind's level, in units of the level's spread.
 #define ASK_BELOW 1.5       // so far below the current kind's level candidates are scored
@@ -71,28 +73,39 @@ _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX,
 #define NEW_SHARE 0.2
 #define NEW_MEAN 1.5 // in units of STRANGE, a piece
 #define LEAST_SHARE 0.01
-#define LEAST_PIECES_MAX 64
+#define LEAST_PIECES_MAX 32
 _Static_assert(LEAST_PIECES_MAX < DEFERRED_PIECES_MAX, "a new kind can begin");
 
 // The text of a large kind is read once there is a quarter of what it has learned, at most this.
+// What a much larger one does not know is read a second time where it goes on, and what costs no
+// more than usual: a file of constants ends sooner.
 #define SMALL_MAX ((uint64_t)256 << 10)
 #define READ_SHARE 4
 #define READ_MAX ((size_t)96 << 10)
-_Static_assert(READ_MAX < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be deferred");
+#define READ_AGAIN ((size_t)256 << 10)
+_Static_assert(READ_AGAIN < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be deferred");
 
-// What a text costs, of what a kind knows over learning it from nothing. Of text that is its own,
-// and be it a table of constants, a large kind saves 9 to 45 % in one of the halves: what is odd
-// and repeats itself ends soon. Of what another kind begins with it saves 0 to 9 % in both. Where
-// the two have much in common it is more: Python after 10 MB of C 14 %, for 1.4 times the bits that
-// C usually takes. Of a kind of 1 MB own text that costs more than usual is not so far off: it
-// saves 16 % or more in one half. A small kind saves 4 % of another's text at most, in the last
-// half or behind the first piece: what is before may be its own.
-#define FOREIGN 0.90
-#define COSTLY 1.1 // times the kind's usual bits
+// What a text costs, of what a kind knows over learning it from nothing: in either half, since what
+// is odd and repeats itself ends soon. The more a kind has learned, the less its own text costs:
+//
+//   learned            its own text, the lower half              what another kind begins with
+//   less than 256 kB   4 % less than anew or cheaper; in the last half or behind the first piece:
+//                      what is before may be its own
+//   up to 1 MB         0.55 to 0.91                              0.91 to 1.00
+//   up to 4 MB         up to 0.85, where it costs more           0.86 to 0.95, for 1.2 to 1.5 times
+//                      than usual up to 0.84                     the bits that are usual
+//   more, 96 kB        0.47 to 0.80, a file of constants 1.02    0.83 (Python after 30 MB of C) to 0.95
+//   and 256 kB of it   0.50 to 0.82                              0.855 to 0.94
 #define SMALL_FOREIGN 0.945
 #define SMALL_FOREIGN_AT_LAST 1.03
-#define COSTLY_FOREIGN 0.855
+#define FOREIGN 0.90
 #define COSTLY_MIN ((uint64_t)1 << 20) // bytes that a kind has learned
+#define COSTLY_FOREIGN 0.855
+#define COSTLY 1.1            // times the kind's usual bits,
+#define COSTLY_DEVIATIONS 1.5 // and so many mean deviations of them
+#define LARGE_MIN ((uint64_t)4 << 20)
+#define LARGE_DOUBTED 0.80
+#define LARGE_FOREIGN 0.84 // once there are READ_AGAIN bytes
 
 // Of a kind that came back much is saved in one half at least, and it costs no more than it may.
 #define OWN 0.86
@@ -102,6 +115,7 @@ _Static_assert(READ_MAX < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be def
 typedef struct reef_recognition {
     reef_candidates candidates;
     uint64_t learned; // bytes, by the current kind's memory
+    size_t read_next; // so many deferred bytes are to be read
     // Of each deferred piece: its familiarity to the current kind and to each candidate, and how
     // far that is from the kind's level, in spreads.
     double current_score[DEFERRED_PIECES_MAX];
@@ -187,10 +201,14 @@ reef_status reef_recognition_count_bits(reef_trainer *trainer,
     reef_status status = reef_recognition_reserve(trainer, err);
     if (status != REEF_OK) return status;
     reef_kind_level *level = &trainer->kinds.levels[kind];
-    const double most = (double)BITS_BYTES / (double)reef_batch_bytes(&trainer->network.config);
+    const double batch = (double)reef_batch_bytes(&trainer->network.config);
     level->batches++;
-    double rate = 1.0 / fmax(fmin((double)level->batches / BITS_SHARE, most), 1.0);
+    double last_half = fmax((double)level->batches / BITS_SHARE, 1.0);
+    double rate = 1.0 / fmin(last_half, (double)BITS_BYTES / batch);
+    level->recent_bits += (bits - level->recent_bits) / fmin(last_half, (double)BITS_SHORT / batch);
     level->bits += (bits - level->bits) * rate;
+    level->bits_deviation +=
+        (fabs(level->recent_bits - level->bits) - level->bits_deviation) * rate;
     return REEF_OK;
 }
 
@@ -367,6 +385,8 @@ static reef_kind_decision judge_new_kind(const reef_trainer *trainer, size_t pie
     if (level->pieces >= LEVEL_WARMUP && strangeness >= needed && (double)strange_pieces >= least &&
         !known)
         return (reef_kind_decision){.verdict = REEF_VERDICT_NEW, .from_piece = from};
+    if (pieces == DEFERRED_PIECES_MAX && r->learned >= SMALL_MAX && !known)
+        return (reef_kind_decision){.verdict = REEF_VERDICT_NEW};
     // A young kind cannot be left for a new one: waiting for that would only hold the text back.
     if (level->pieces < LEVEL_WARMUP) strangeness = 0.0;
     bool clear = (strangeness <= 0.0 && !better) || pieces == DEFERRED_PIECES_MAX;
@@ -439,9 +459,18 @@ static reef_status read_text(reef_trainer *trainer,
                              reef_error *err) {
     const reef_memory *memory = NULL;
     reef_status status = reef_kind_load_memory(trainer, kind, &memory, err);
-    return status == REEF_OK
-               ? reef_text_cost_read(text, memory, trainer->kinds.levels[kind].bits, out, err)
-               : status;
+    return status == REEF_OK ? reef_text_cost_read(text, memory, out, err) : status;
+}
+
+// Bits of a text over those that the kind's own usually takes; 0: these are not known.
+static double times_usual(const reef_text_cost *c, const reef_kind_level *level) {
+    return level->bits > 0.0 ? c->bits / level->bits : 0.0;
+}
+
+// Does it cost more than the kind's own text, as that varies?
+static bool is_costly(const reef_text_cost *c, const reef_kind_level *level) {
+    return level->bits > 0.0 &&
+           c->bits > COSTLY * level->bits + COSTLY_DEVIATIONS * level->bits_deviation;
 }
 
 // A large kind knows contexts of many others. Text that costs it more than usual, and more so than
@@ -458,22 +487,34 @@ static reef_status confirm_switch(reef_trainer *trainer,
         return status;
     status = open_text(trainer, memory, decision->from_piece, pieces, &text, err);
     if (status == REEF_OK) status = read_text(trainer, &text, decision->kind, &candidate, err);
-    if (status == REEF_OK && candidate.times_usual > COSTLY)
-        status = read_text(trainer, &text, trainer->kinds.current, &current, err);
-    if (status == REEF_OK && current.times_usual > 0.0 &&
-        current.times_usual < candidate.times_usual)
-        decision->verdict = REEF_VERDICT_CURRENT;
+    const reef_kind_level *levels = trainer->kinds.levels;
+    const uint32_t kind = trainer->kinds.current;
+    if (status == REEF_OK && is_costly(&candidate, &levels[decision->kind])) {
+        status = read_text(trainer, &text, kind, &current, err);
+        if (status == REEF_OK && levels[kind].bits > 0.0 &&
+            times_usual(&current, &levels[kind]) < times_usual(&candidate, &levels[decision->kind]))
+            decision->verdict = REEF_VERDICT_CURRENT;
+    }
     reef_deferred_text_close(&text);
     return status;
 }
 
 // Throughout: a file that is odd and repeats itself, such as a table of constants, has an end.
-static bool is_foreign(const reef_text_cost *c, uint64_t learned) {
-    if (learned < SMALL_MAX)
+static bool is_foreign(const reef_recognition *r, const reef_text_cost *c, bool costly) {
+    if (r->learned < SMALL_MAX)
         return c->behind_first >= SMALL_FOREIGN || c->halves[1] >= SMALL_FOREIGN_AT_LAST;
-    const double least = fmin(c->halves[0], c->halves[1]);
-    if (learned >= COSTLY_MIN && c->times_usual > COSTLY) return least >= COSTLY_FOREIGN;
-    return least >= FOREIGN;
+    double bound = FOREIGN;
+    if (r->learned >= LARGE_MIN)
+        bound = r->read_next < READ_AGAIN ? LARGE_DOUBTED : LARGE_FOREIGN;
+    else if (r->learned >= COSTLY_MIN && costly)
+        bound = COSTLY_FOREIGN;
+    return fmin(c->halves[0], c->halves[1]) >= bound;
+}
+
+// Is what was found foreign to be read again, with more of it?
+static bool is_read_again(const reef_recognition *r, size_t pieces, bool costly) {
+    return r->learned >= (costly ? LARGE_MIN : COSTLY_MIN) && r->read_next < READ_AGAIN &&
+           pieces < DEFERRED_PIECES_MAX;
 }
 
 // The candidate whose contexts know most of the deferred pieces from one of them on, behind those
@@ -512,13 +553,18 @@ static reef_status find_owner(reef_trainer *trainer,
         if (kind == NULL) break;
         status = read_text(trainer, text, *kind, &cost, err);
         if (status != REEF_OK || fmin(cost.halves[0], cost.halves[1]) > OWN ||
-            cost.times_usual > OWN_COSTLY || cost.all >= least)
+            times_usual(&cost, &trainer->kinds.levels[*kind]) > OWN_COSTLY || cost.all >= least)
             continue;
         least = cost.all;
         decision->verdict = REEF_VERDICT_SWITCH;
         decision->kind = *kind;
     }
     return status;
+}
+
+static size_t first_read(uint64_t learned) {
+    if (learned < SMALL_MAX) return 0;
+    return learned / READ_SHARE < READ_MAX ? (size_t)learned / READ_SHARE : READ_MAX;
 }
 
 // What is strange to the current kind begins a new one, or waits for more of it, or is known.
@@ -529,9 +575,8 @@ static reef_status judge_text(reef_trainer *trainer,
     const reef_config *config = &trainer->network.config;
     const size_t size = reef_piece_batches(config) * reef_batch_bytes(config);
     const size_t count = (pieces - decision->from_piece) * size;
-    const uint64_t learned = trainer->kinds.recognition->learned;
-    if (learned >= SMALL_MAX && count < READ_MAX && count < learned / READ_SHARE &&
-        pieces < DEFERRED_PIECES_MAX) {
+    reef_recognition *r = trainer->kinds.recognition;
+    if (count < r->read_next && pieces < DEFERRED_PIECES_MAX) {
         decision->verdict = REEF_VERDICT_DEFER;
         return REEF_OK;
     }
@@ -542,12 +587,17 @@ static reef_status judge_text(reef_trainer *trainer,
     if (status == REEF_OK)
         status = open_text(trainer, memory, decision->from_piece, pieces, &text, err);
     if (status == REEF_OK) status = read_text(trainer, &text, trainer->kinds.current, &cost, err);
-    const bool foreign = status == REEF_OK && is_foreign(&cost, learned);
+    const bool costly = is_costly(&cost, &trainer->kinds.levels[trainer->kinds.current]);
+    const bool foreign = status == REEF_OK && is_foreign(r, &cost, costly);
     if (!foreign) decision->verdict = REEF_VERDICT_CURRENT;
     // Which of the others knows the text of a small kind contexts have said.
-    if (foreign && learned >= SMALL_MAX)
+    if (foreign && r->learned >= SMALL_MAX)
         status = find_owner(trainer, pieces, &text, cost.all, decision, err);
     reef_deferred_text_close(&text);
+    if (decision->verdict == REEF_VERDICT_NEW && is_read_again(r, pieces, costly)) {
+        r->read_next = READ_AGAIN;
+        decision->verdict = REEF_VERDICT_DEFER;
+    }
     return status;
 }
 
@@ -570,7 +620,10 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
         status = familiarity_of(trainer, trainer->kinds.current, deferred, score, err);
     if (status != REEF_OK) return status;
     r->current_deviation[deferred] = deviation_of(level, *score);
-    if (deferred == 0) r->candidates.count = 0;
+    if (deferred == 0) {
+        r->candidates.count = 0;
+        r->read_next = first_read(r->learned);
+    }
     bool asks_candidates =
         deferred > 0 || (r->current_deviation[0] < -ASK_BELOW && level->pieces >= LEVEL_WARMUP);
     if (!asks_candidates) status = find_better_kind(trainer, &asks_candidates, err);
@@ -625,9 +678,10 @@ void reef_recognition_set_state(const reef_trainer *trainer, json_t **state) {
     for (size_t g = 0; g < trainer->kinds.level_count; g++) {
         const reef_kind_level *level = &trainer->kinds.levels[g];
         if (level->pieces == 0 && level->batches == 0) continue;
-        reef_json_append(&list, json_pack("[I, I, f, f, I, f]", (json_int_t)g,
+        reef_json_append(&list, json_pack("[I, I, f, f, I, f, f, f]", (json_int_t)g,
                                           (json_int_t)level->pieces, level->mean, level->deviation,
-                                          (json_int_t)level->batches, level->bits));
+                                          (json_int_t)level->batches, level->bits,
+                                          level->bits_deviation, level->recent_bits));
     }
     reef_json_set(state, "current_kind", json_integer(trainer->kinds.current));
     reef_json_set(state, "levels", list);
@@ -650,7 +704,9 @@ reef_status reef_recognition_load(reef_trainer *trainer, const json_t *state, re
                               .mean = json_real_value(json_array_get(item, 2)),
                               .deviation = json_real_value(json_array_get(item, 3)),
                               .batches = (uint64_t)json_integer_value(json_array_get(item, 4)),
-                              .bits = json_real_value(json_array_get(item, 5))};
+                              .bits = json_real_value(json_array_get(item, 5)),
+                              .bits_deviation = json_real_value(json_array_get(item, 6)),
+                              .recent_bits = json_real_value(json_array_get(item, 7))};
     }
     json_int_t kind = current != NULL ? json_integer_value(current) : trainer->kinds.current;
     if (kind < 0 || kind > UINT32_MAX || !reef_is_kind(trainer, (uint32_t)kind))

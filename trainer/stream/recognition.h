@@ -91,7 +91,8 @@ REEF_MUST_CHECK reef_status reef_recognition_reserve(reef_trainer *trainer, reef
 
 /**
  * Members of the trainer's state, where contexts decide: "current_kind", the one that what comes
- * next is compared with, and "levels", [[kind, pieces, mean, deviation, batches, bits], ...].
+ * next is compared with, and "levels", [[kind, pieces, mean, deviation, batches, bits, deviation of
+ * bits, recent bits], ...].
  */
 void reef_recognition_set_state(const reef_trainer *trainer, json_t **state);
 REEF_MUST_CHECK reef_status reef_recognition_load(reef_trainer *trainer,

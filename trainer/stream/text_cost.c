@@ -40,7 +40,6 @@ static double ratio_of(const reef_deferred_text *t, size_t from, size_t to) {
 
 reef_status reef_text_cost_read(const reef_deferred_text *text,
                                 const reef_memory *memory,
-                                double usual,
                                 reef_text_cost *out,
                                 reef_error *err) {
     const size_t count = text->count, half = count / 2;
@@ -56,6 +55,6 @@ reef_status reef_text_cost_read(const reef_deferred_text *text,
     out->behind_first = ratio_of(text, count > FIRST_BYTES ? FIRST_BYTES : 0, count);
     out->halves[0] = ratio_of(text, 0, half);
     out->halves[1] = ratio_of(text, half, count);
-    if (usual > 0.0) out->times_usual = sum_of(text->known, 0, count) / ((double)count * usual);
+    out->bits = sum_of(text->known, 0, count) / (double)count;
     return REEF_OK;
 }

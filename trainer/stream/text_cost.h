@@ -17,7 +17,7 @@ typedef struct reef_deferred_text {
 typedef struct reef_text_cost {
     double all, halves[2];
     double behind_first; // 2 kB, into which what was before may reach
-    double times_usual;  // bits over those that as much of the kind's own text costs; 0: not known
+    double bits;         // a byte, by what the kind knows
 } reef_text_cost;
 
 /**
@@ -37,13 +37,10 @@ void reef_deferred_text_close(reef_deferred_text *text);
 /**
  * What it costs to a memory, which is only read. NULL: one that knows nothing.
  *
- * usual  bits a byte of the kind's own text; 0: not known
- *
  * Errors: NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_text_cost_read(const reef_deferred_text *text,
                                                 const reef_memory *memory,
-                                                double usual,
                                                 reef_text_cost *out,
                                                 reef_error *err);
 
