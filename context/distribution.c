@@ -71,7 +71,7 @@ static void keep(bit_before *b, const reef_predictor *p) {
         return;
     }
     keep_rows(REEF_SETS, b->weights, p->rows);
-    memcpy(b->last_weights, p->state->last_weights[p->bits], sizeof(b->last_weights));
+    memcpy(b->last_weights, p->state->last_weights[p->last_row], sizeof(b->last_weights));
     for (size_t i = 0; i < REEF_CONTEXTS; i++) b->chances[i] = *chance_of(p, i);
     b->order_0 = *order_0_chance_of(p);
     for (size_t k = 0; k < REEF_MATCHES; k++)
@@ -90,7 +90,7 @@ static void take_back(const bit_before *b, reef_predictor *p) {
         return;
     }
     take_rows_back(REEF_SETS, b->weights, p->rows);
-    memcpy(p->state->last_weights[p->bits], b->last_weights, sizeof(b->last_weights));
+    memcpy(p->state->last_weights[p->last_row], b->last_weights, sizeof(b->last_weights));
     for (size_t i = 0; i < REEF_CONTEXTS; i++) *chance_of(p, i) = b->chances[i];
     *order_0_chance_of(p) = b->order_0;
     for (size_t k = 0; k < REEF_MATCHES; k++)

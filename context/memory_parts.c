@@ -33,7 +33,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "parts are little-endia
 // No padding: every byte of a part is written.
 static_assert(sizeof(reef_mix_state) ==
                   4 * 256 * (REEF_CONTEXTS + 1) + 4 * REEF_MATCHES * REEF_MATCH_STATES + 256 +
-                      2 * REEF_WEIGHT_SETS * REEF_INPUTS + 4 * 256 * REEF_SETS +
+                      2 * REEF_WEIGHT_SETS * REEF_INPUTS +
+                      4 * 256 * REEF_MATCH_CLASSES * REEF_SETS +
                       4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) + 2 * REEF_CONTEXTS + (2 << 16) +
                       sizeof(reef_expected_state),
               "the mixer has no padding");

@@ -47,7 +47,7 @@ void reef_mix_state_init(reef_mix_state *state) {
     begin_chances(state->order_0_chance);
     begin_match_chances(state);
     for (size_t s = 0; s < REEF_WEIGHT_SETS; s++) reef_weights_init(state->weights[s]);
-    for (size_t s = 0; s < 256; s++)
+    for (size_t s = 0; s < REEF_MATCH_CLASSES * 256; s++)
         for (size_t k = 0; k < REEF_SETS; k++) state->last_weights[s][k] = 65536 / REEF_SETS;
     for (size_t t = 0; t < 2; t++)
         for (size_t c = 0; c < 1 << REEF_SSE_LOG2; c++) reef_sse_init(logistic, state->sse[t][c]);
@@ -259,7 +259,17 @@ static void choose_net_weights(reef_predictor *p) {
         p->net_rows[REEF_SETS + k] = p->net->weights[first + chosen[k]];
 }
 
+// Where text that was met before goes on, and for how long it has: what a match says is then worth
+// more than what contexts do.
+static uint32_t match_class(const reef_predictor *p) {
+    if (followed_bit(p, 0) < 0) return 0;
+    uint32_t length = p->matches[0].length;
+    return length < 16 ? 1 : length < 32 ? 2 : 3;
+}
+
 static void choose_weights(reef_predictor *p) {
+    const uint32_t match = match_class(p);
+    p->last_row = match * 256 + p->bits;
     const reef_position *at = &p->position;
     uint32_t last = at->bytes & 0xFF, before = at->bytes >> 8 & 0xFF;
     const uint32_t chosen[REEF_SETS] = {
@@ -267,7 +277,7 @@ static void choose_weights(reef_predictor *p) {
         [REEF_SET_LAST] =
             last | (uint32_t)(p->bit < 4) << 8 | (uint32_t)(p->bit >= 2 && p->bit < 6) << 9,
         [REEF_SET_BEFORE] = before,
-        [REEF_SET_ORDERS] = p->orders_known * 8 + p->bit,
+        [REEF_SET_ORDERS] = (match * 8 + p->orders_known) * 8 + p->bit,
         [REEF_SET_SHAPE] = at->shape & 511,
         [REEF_SET_FIELD] = reef_position_class(at),
     };
@@ -282,7 +292,7 @@ static void choose_weights(reef_predictor *p) {
 
 static int32_t mix(reef_predictor *p) {
     reef_predictor_dot(p, REEF_SETS, p->odds, p->in, p->rows);
-    return reef_mix_last(REEF_SETS, p->odds, p->state->last_weights[p->bits]);
+    return reef_mix_last(REEF_SETS, p->odds, p->state->last_weights[p->last_row]);
 }
 
 // Rows of SSE, by the last byte and by the last three; asked for before the odds are known.
@@ -346,8 +356,8 @@ uint32_t reef_predictor_predict(reef_predictor *p) {
 
 static void learn_weights(reef_predictor *p, int bit) {
     int16_t rates[REEF_SETS];
-    reef_learn_last(p->logistic, REEF_SETS, p->state->last_weights[p->bits], p->odds, p->last_odds,
-                    bit);
+    reef_learn_last(p->logistic, REEF_SETS, p->state->last_weights[p->last_row], p->odds,
+                    p->last_odds, bit);
     reef_mix_rates(p->logistic, REEF_SETS, rates, p->odds, p->rate, bit);
     p->kernels->train(REEF_SETS, REEF_INPUTS, p->rows, p->in, rates);
 }

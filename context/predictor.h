@@ -61,14 +61,17 @@ static inline size_t reef_distance_of(size_t input) {
     return input + REEF_PREDICTIONS;
 }
 
+#define REEF_MATCH_CLASSES 4 // how long the match is: none that expects the bit, and 3 lengths
+
 // set of weights: how many there are of it
 #define REEF_SET_LIST(X)                                                                           \
-    X(BITS, 256)     /* the bits of the byte so far */                                             \
-    X(LAST, 1024)    /* the last byte, and which quarter of the byte the bit is in */              \
-    X(BEFORE, 256)   /* the byte before it */                                                      \
-    X(ORDERS, 8 * 8) /* how many orders know what follows, and the bit's number */                 \
-    X(SHAPE, 512)    /* kinds of the last three bytes */                                           \
-    X(FIELD, 256)    /* the field, the kind of the last byte, in a word or not */
+    X(BITS, 256)   /* the bits of the byte so far */                                               \
+    X(LAST, 1024)  /* the last byte, and which quarter of the byte the bit is in */                \
+    X(BEFORE, 256) /* the byte before it */                                                        \
+    X(ORDERS, REEF_MATCH_CLASSES * 8 * 8) /* how long the match is, how many orders know what */   \
+                                          /* follows, and the bit's number */                      \
+    X(SHAPE, 512)                         /* kinds of the last three bytes */                      \
+    X(FIELD, 256) /* the field, the kind of the last byte, in a word or not */
 
 enum {
 #define REEF_SET_ENUM(name, count) REEF_SET_##name,
@@ -142,7 +145,8 @@ typedef struct reef_mix_state {
     reef_chance match[REEF_MATCHES][REEF_MATCH_STATES];
     uint8_t order_0[256]; // bit histories by the bits of the byte so far
     int16_t weights[REEF_WEIGHT_SETS][REEF_INPUTS];
-    int32_t last_weights[256][REEF_SETS]; // of the second mixer; 16 bits behind the point
+    // Of the second mixer, by the match and the bits of the byte so far; 16 bits behind the point.
+    int32_t last_weights[REEF_MATCH_CLASSES * 256][REEF_SETS];
     uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
     uint16_t met_again[REEF_CONTEXTS]; // share of new contexts that occur again, in 1/65536
     uint16_t followers[1 << 16];       // the two bytes that came last after two bytes
@@ -230,6 +234,7 @@ typedef struct reef_predictor {
     uint32_t bits; // 1 and then the bits of the byte so far
     uint32_t bit;  // number of the next one: 0 .. 7
     uint32_t orders_known;
+    uint32_t last_row; // of the last weights
     uint32_t known_count, tree_count;
     uint8_t known[REEF_CONTEXTS]; // numbers of the contexts that know something of the byte
     uint8_t trees[REEF_CONTEXTS]; // of those with trees
