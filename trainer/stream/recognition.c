@@ -95,7 +95,8 @@ _Static_assert(READ_AGAIN < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be d
 //   up to 4 MB         up to 0.85, where it costs more           0.86 to 0.95, for 1.2 to 1.5 times
 //                      than usual up to 0.84                     the bits that are usual
 //   more, 96 kB        0.47 to 0.80, a file of constants 1.02    0.83 (Python after 30 MB of C) to 0.95
-//   and 256 kB of it   0.50 to 0.82                              0.855 to 0.94
+//   and 256 kB of it   0.50 to 0.82; constants, for half of the  0.855 to 0.94, for 1.1 to 2.2 times
+//                      bits that are usual, up to 0.90           the bits that are usual
 #define SMALL_FOREIGN 0.945
 #define SMALL_FOREIGN_AT_LAST 1.03
 #define FOREIGN 0.90
@@ -105,7 +106,8 @@ _Static_assert(READ_AGAIN < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be d
 #define COSTLY_DEVIATIONS 1.5 // and so many mean deviations of them
 #define LARGE_MIN ((uint64_t)4 << 20)
 #define LARGE_DOUBTED 0.80
-#define LARGE_FOREIGN 0.84 // once there are READ_AGAIN bytes
+#define LARGE_FOREIGN 0.84       // once there are READ_AGAIN bytes
+#define LARGE_CHEAP_FOREIGN 0.92 // of fewer bits than usual
 
 // Of a kind that came back much is saved in one half at least, and it costs no more than it may.
 #define OWN 0.86
@@ -500,13 +502,17 @@ static reef_status confirm_switch(reef_trainer *trainer,
 }
 
 // Throughout: a file that is odd and repeats itself, such as a table of constants, has an end.
-static bool is_foreign(const reef_recognition *r, const reef_text_cost *c, bool costly) {
+static bool is_foreign(const reef_recognition *r,
+                       const reef_text_cost *c,
+                       const reef_kind_level *level) {
     if (r->learned < SMALL_MAX)
         return c->behind_first >= SMALL_FOREIGN || c->halves[1] >= SMALL_FOREIGN_AT_LAST;
     double bound = FOREIGN;
-    if (r->learned >= LARGE_MIN)
-        bound = r->read_next < READ_AGAIN ? LARGE_DOUBTED : LARGE_FOREIGN;
-    else if (r->learned >= COSTLY_MIN && costly)
+    if (r->learned >= LARGE_MIN && r->read_next < READ_AGAIN)
+        bound = LARGE_DOUBTED;
+    else if (r->learned >= LARGE_MIN)
+        bound = times_usual(c, level) < 1.0 ? LARGE_CHEAP_FOREIGN : LARGE_FOREIGN;
+    else if (r->learned >= COSTLY_MIN && is_costly(c, level))
         bound = COSTLY_FOREIGN;
     return fmin(c->halves[0], c->halves[1]) >= bound;
 }
@@ -587,14 +593,15 @@ static reef_status judge_text(reef_trainer *trainer,
     if (status == REEF_OK)
         status = open_text(trainer, memory, decision->from_piece, pieces, &text, err);
     if (status == REEF_OK) status = read_text(trainer, &text, trainer->kinds.current, &cost, err);
-    const bool costly = is_costly(&cost, &trainer->kinds.levels[trainer->kinds.current]);
-    const bool foreign = status == REEF_OK && is_foreign(r, &cost, costly);
+    const reef_kind_level *level = &trainer->kinds.levels[trainer->kinds.current];
+    const bool foreign = status == REEF_OK && is_foreign(r, &cost, level);
     if (!foreign) decision->verdict = REEF_VERDICT_CURRENT;
     // Which of the others knows the text of a small kind contexts have said.
     if (foreign && r->learned >= SMALL_MAX)
         status = find_owner(trainer, pieces, &text, cost.all, decision, err);
     reef_deferred_text_close(&text);
-    if (decision->verdict == REEF_VERDICT_NEW && is_read_again(r, pieces, costly)) {
+    if (decision->verdict == REEF_VERDICT_NEW &&
+        is_read_again(r, pieces, is_costly(&cost, level))) {
         r->read_next = READ_AGAIN;
         decision->verdict = REEF_VERDICT_DEFER;
     }
