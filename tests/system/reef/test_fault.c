@@ -166,8 +166,8 @@ FIXTURE_TEST(no_damage_ends_verify_with_a_signal) {
     assert_int_equal(found, DAMAGES); // 300 bytes are never all in free pages
 }
 
-// The kind of one page after the other is cleared, until a command meets a page at which LMDB
-// cannot continue: it ends the process, which still reports what happened, and to which pool.
+// One leaf after the other is called a branch, until a command meets a page at which LMDB cannot
+// continue: it ends the process, which still reports what happened, and to which pool.
 FIXTURE_TEST(a_page_that_ends_lmdb_is_one_line_and_no_signal) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); // signals are the sanitizer's there
@@ -177,7 +177,7 @@ FIXTURE_TEST(a_page_that_ends_lmdb_is_one_line_and_no_signal) {
     for (size_t at = 2 * 4096; at + 4096 <= w->original_bytes && !met; at += 4096) {
         char kind = w->original[at + 10];
         if (kind != 2 || w->original[at + 11] != 0) continue; // no leaf
-        w->original[at + 10] = 0;
+        w->original[at + 10] = 1;
         place(w, w->original, w->original_bytes);
         w->original[at + 10] = kind;
         program p;
@@ -266,7 +266,7 @@ FIXTURE_TEST(what_was_found_stands_in_the_document) {
     size_t found = 0;
     for (size_t at = 2 * 4096; at + 4096 <= w->original_bytes && found < 5; at += 4096) {
         if (w->original[at + 10] != 2 || w->original[at + 11] != 0) continue;
-        w->original[at + 10] = 0;
+        w->original[at + 10] = 1;
         place(w, w->original, w->original_bytes);
         w->original[at + 10] = 2;
         program p;
