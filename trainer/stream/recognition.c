@@ -113,6 +113,7 @@ _Static_assert(READ_AGAIN < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be d
 #define OWN 0.86
 #define OWN_COSTLY 1.6 // times its usual bits
 #define READERS 3      // candidates that read what is foreign to the current kind
+#define LARGER 64      // times what a small kind learned: so much has one that takes its text
 
 typedef struct reef_recognition {
     reef_candidates candidates;
@@ -647,6 +648,65 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
     bool changes = out->verdict == REEF_VERDICT_SWITCH || out->verdict == REEF_VERDICT_NEW;
     return changes ? find_change(trainer, deferred + 1, out, err) : REEF_OK;
 }
+
+// ---- a kind that was none -----------------------------------------------------------------------
+
+// Much larger than a kind that learned so many bytes, by what was counted of it.
+static bool is_larger(const reef_trainer *trainer, uint32_t kind, uint64_t bytes) {
+    const uint64_t batch = reef_batch_bytes(&trainer->network.config);
+    const uint64_t learned = trainer->kinds.levels[kind].batches * batch;
+    return learned >= SMALL_MAX && learned >= LARGER * bytes;
+}
+
+static reef_status read_candidates(reef_trainer *trainer,
+                                   uint32_t kind,
+                                   const reef_deferred_text *text,
+                                   uint32_t *into,
+                                   bool *found,
+                                   reef_error *err) {
+    const reef_candidates *c = &trainer->kinds.recognition->candidates;
+    const reef_kind_level *levels = trainer->kinds.levels;
+    double least = INFINITY;
+    size_t readers = 0;
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < c->count && readers < READERS; i++) {
+        reef_text_cost cost;
+        if (c->kinds[i] == kind || !is_larger(trainer, c->kinds[i], text->count)) continue;
+        readers++;
+        status = read_text(trainer, text, c->kinds[i], &cost, err);
+        if (status != REEF_OK || cost.bits >= least ||
+            times_usual(&cost, &levels[c->kinds[i]]) > OWN_COSTLY)
+            continue;
+        least = cost.bits;
+        *into = c->kinds[i];
+        *found = true;
+    }
+    return status;
+}
+
+reef_status reef_recognition_find_larger(reef_trainer *trainer,
+                                         uint32_t kind,
+                                         const uint8_t *text,
+                                         size_t count,
+                                         uint32_t *into,
+                                         bool *found,
+                                         reef_error *err) {
+    const size_t named = count < REEF_FAMILIARITY_BYTES_MAX ? count : REEF_FAMILIARITY_BYTES_MAX;
+    const reef_memory *memory = NULL;
+    reef_deferred_text read = {0};
+    *found = false;
+    reef_status status = reef_recognition_reserve(trainer, err);
+    reef_candidates *c = status == REEF_OK ? &trainer->kinds.recognition->candidates : NULL;
+    if (status == REEF_OK) status = reef_candidates_choose(c, trainer, text, named, err);
+    if (status == REEF_OK) status = reef_kind_load_memory(trainer, kind, &memory, err);
+    if (status == REEF_OK) status = reef_deferred_text_open(&read, memory, text, count, err);
+    if (status == REEF_OK) status = read_candidates(trainer, kind, &read, into, found, err);
+    reef_deferred_text_close(&read);
+    if (c != NULL) c->count = 0;
+    return status;
+}
+
+// ---- pieces that were learned -------------------------------------------------------------------
 
 void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind) {
     const reef_recognition *r = trainer->kinds.recognition;

@@ -75,6 +75,25 @@ REEF_MUST_CHECK reef_status reef_recognition_count_bits(reef_trainer *trainer,
 REEF_MUST_CHECK reef_status reef_recognition_learn_text(
     reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err);
 
+/**
+ * Is a text that a small kind learned of a much larger one? Of one to which it costs no more than
+ * its own usually does, and least of those that learned last.
+ *
+ * kind  that learned it, other than the current one
+ * text  (count) at least a byte
+ * into  written where `found`
+ *
+ * Candidates of what is deferred are forgotten. Errors: NO_MEMORY, IO, CORRUPT a kind's memory
+ * cannot be read.
+ */
+REEF_MUST_CHECK reef_status reef_recognition_find_larger(reef_trainer *trainer,
+                                                         uint32_t kind,
+                                                         const uint8_t *text,
+                                                         size_t count,
+                                                         uint32_t *into,
+                                                         bool *found,
+                                                         reef_error *err);
+
 /** The level of a kind that another pool has counted. NO_MEMORY. Nothing where contexts do not
  * decide. */
 REEF_MUST_CHECK reef_status reef_recognition_set_level(reef_trainer *trainer,

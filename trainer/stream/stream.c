@@ -16,6 +16,7 @@
 #include "stream.h"
 #include "boundary.h"
 #include "kind_memories.h"
+#include "merge_kind.h"
 #include "recognition.h"
 #include "room.h"
 
@@ -47,8 +48,12 @@ static reef_status begin_kind(reef_trainer *trainer, size_t count, size_t *steps
     size_t first = (count - 1) % reef_piece_batches(config) + 1;
     reef_status status = REEF_OK;
     bool unused = open_is_unused(trainer);
-    if (!unused && !reef_room_is_full(trainer))
+    if (!unused && !reef_room_is_full(trainer)) {
         status = reef_growth_begin(trainer, "contexts", err);
+        // What follows decides it: the new kind is the current one, and has learned nothing.
+        if (status == REEF_OK) trainer->kinds.current = last_kind(trainer);
+        if (status == REEF_OK) status = reef_kind_merge_small(trainer, open, err);
+    }
     if (status != REEF_OK) return status;
     bool opened = unused || reef_open_generation(trainer)->info.generation != open;
     trainer->kinds.current = last_kind(trainer);

@@ -2,7 +2,7 @@
 #include "lifelong.h"
 #include "trainer_internal.h"
 
-enum { PIECE = 2048, FIRST = 20000, WORDS = 40, LETTERS = 6, MANY = 20, NEW = 100 };
+enum { PIECE = 2048, FIRST = 20000, WORDS = 40, LETTERS = 6, MANY = 20, NEW = 100, FEW = 12 };
 
 static int setup(void **state) {
     lifelong_setup(state);
@@ -18,19 +18,23 @@ static uint32_t draw(uint32_t *state) {
     return *state >> 8;
 }
 
-// Words of the kind's own, in letters that all have.
-static void feed_words(lifelong *f, uint32_t kind, size_t count, uint32_t seed) {
+// The first `few` words of the kind's own, in letters that all have.
+static void feed_few(lifelong *f, uint32_t kind, uint32_t few, size_t count, uint32_t seed) {
     uint8_t *text = room(count + LETTERS + 1);
     uint32_t words = 2654435761u * (kind + 1), order = 2246822519u * seed + kind;
     char word[WORDS][LETTERS];
     for (size_t w = 0; w < WORDS; w++)
         for (size_t i = 0; i < LETTERS; i++) word[w][i] = (char)('a' + draw(&words) % 26);
     for (size_t at = 0; at < count;) {
-        memcpy(text + at, word[draw(&order) % WORDS], LETTERS);
+        memcpy(text + at, word[draw(&order) % few], LETTERS);
         text[at + LETTERS] = ' ';
         at += LETTERS + 1;
     }
     feed(f, text, count);
+}
+
+static void feed_words(lifelong *f, uint32_t kind, size_t count, uint32_t seed) {
+    feed_few(f, kind, WORDS, count, seed);
 }
 
 // A pool of so many kinds.
@@ -138,6 +142,56 @@ FIXTURE_TEST(what_its_text_usually_costs_is_kept_with_a_kind) {
     assert_true(level.bits > 0.5 && level.bits < 1.5); // 40 words of 7 bytes, drawn
     open_again(f, 1);
     assert_memory_equal(&f->trainer->kinds.levels[0], &level, sizeof(level));
+}
+
+// A kind of few words, behind one that has learned much, for so many times its bits, and then a
+// third one. Returns where the second one is.
+static uint32_t learn_passage(lifelong *f, uint32_t few, double usual, bool in_steps) {
+    enum { MUCH = 1 << 20 };
+    make_kinds(f, 1);
+    feed_words(f, 0, 40000, 2);
+    f->trainer->kinds.levels[0].batches = MUCH / reef_batch_bytes(&f->config);
+    f->trainer->kinds.levels[0].bits *= usual;
+    feed_few(f, 1, few, 12000, 1);
+    assert_int_equal(status_of(f).generation, 1);
+    if (in_steps) {
+        commit(f);
+        open_again(f, 1);
+    }
+    feed_words(f, 2, FIRST, 1);
+    assert_int_equal(status_of(f).generation, 2);
+    commit(f);
+    assert_sound(f);
+    return kinds_of(f->store).kinds[1].merged_into;
+}
+
+// Of what costs a much larger kind no more than its own text it would save little to keep apart.
+FIXTURE_TEST(an_odd_passage_is_merged_into_a_much_larger_kind) {
+    reef_commit first = {0};
+    for (int i = 0; i < 2; i++) {
+        temp_dir_join(f->pool, f->dir, i == 0 ? "one" : "two");
+        assert_int_equal(learn_passage(f, FEW, 1.0, i == 1), 0);
+        reef_commit end = commit(f);
+        if (i == 0) first = end;
+        assert_memory_equal(end.root, first.root, sizeof(end.root));
+        // It is as it was in the state of its own generation, and comes back as the larger one.
+        reef_kind_list then;
+        reef_txn *txn = NULL;
+        must(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &why));
+        must(reef_kind_list_read_as_of(txn, "1", &then, &why));
+        assert_int_equal(then.kinds[1].merged_into, REEF_KIND_NONE);
+        reef_kind_list_release(&then);
+        reef_txn_abort(txn);
+        feed_words(f, 0, FIRST, 3);
+        feed_few(f, 1, FEW, 8000, 3);
+        assert_int_equal(f->trainer->kinds.current, 0);
+        assert_int_equal(status_of(f).generation, 2);
+        close_pool(f);
+    }
+}
+
+FIXTURE_TEST(a_kind_that_costs_a_larger_one_much_stays) {
+    assert_int_equal(learn_passage(f, FEW, 0.3, false), REEF_KIND_NONE);
 }
 
 RUN_TESTS
