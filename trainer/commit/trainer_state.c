@@ -9,7 +9,7 @@
 //  "memory": [bytes, next, chain]  of the open generation's context memory, once it has learned
 //  "kinds": [[kind, bytes, next, chain]] of those that came back, and "visited_bytes" in all
 //  "kind_names": [[kind, name]] of those that have one
-//  "current_kind", "levels": [[kind, pieces, mean, deviation]]    where contexts decide, see
+//  "current_kind", "levels": [[kind, pieces, mean, ...]]          where contexts decide, see
 //  recognition.h
 //  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only,
 //  see marker_line.c
