@@ -154,7 +154,7 @@ KINDS_TEST(a_kind_is_found_within_some_bytes) {
         assert_true(found < known + 40.0);
         reef_recall_shares(&model->recall, shares);
         // Some texts begin with words that say little.
-        assert_true(shares[k] > 0.25 && shares[(k + 7) % KINDS] > 0.25);
+        assert_true(shares[k] > 0.2 && shares[(k + 7) % KINDS] > 0.2);
         all += shares[k] + shares[(k + 7) % KINDS];
     }
     assert_true(all > 0.9 * KINDS);
