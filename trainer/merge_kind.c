@@ -1,15 +1,11 @@
-// Two kinds become one. Tables of two memories cannot be made one, but a memory keeps the end of its
-// stream as text, and that is all of it where a kind is small: the other one learns it again.
-//
-// A small kind is merged by itself once it is sealed, if its text costs a much larger one no more
-// than that one's own: it was an odd passage, and no kind. On command any two are merged, and what
-// that costs is measured before, on the end of either text, by memories that are made
+// Two kinds become one, on command. Tables of two memories cannot be made one, but a memory keeps the
+// end of its stream as text, and that is all of it where a kind is small: the other one learns it
+// again. What that costs is measured before, on the end of either text, by memories that are made
 // for it: two that learned a text each, and answer as kinds do, and one that learned both.
-#include "merge_kind.h"
 #include "commit.h"
 #include "events.h"
 #include "kind_memories.h"
-#include "kind_names.h"
+#include "merge_small.h"
 #include "posterior.h"
 #include "recall.h"
 #include "recognition.h"
@@ -20,9 +16,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define TEXT_MAX ((size_t)1 << 20)      // bytes of each text that memories for measuring learn
-#define END_MAX ((size_t)1 << 16)       // of its end, which is measured
-#define SMALL_MAX ((uint64_t)256 << 10) // bytes that a kind learned which is merged by itself
+#define TEXT_MAX ((size_t)1 << 20) // bytes of each text that memories for measuring learn
+#define END_MAX ((size_t)1 << 16)  // of its end, which is measured
 
 // ---- may they? ----------------------------------------------------------------------------------
 
@@ -206,26 +201,13 @@ static reef_status measure_both(reef_kind_merging *m,
 
 // ---- the merge itself ---------------------------------------------------------------------------
 
-// `into` learns the text, and answers for both. Half of it must not be committed.
-static reef_status merge(
-    reef_trainer *trainer, uint32_t from, uint32_t into, const kept_text *text, reef_error *err) {
-    reef_status status = reef_recognition_learn_text(trainer, into, text->bytes, text->count, err);
-    if (status == REEF_OK) status = reef_kind_mark_merged(trainer, from, into, err);
-    if (status != REEF_OK) {
-        reef_trainer_break(trainer, status);
-        return status;
-    }
-    if (trainer->kinds.current == from) trainer->kinds.current = into;
-    reef_recognition_forget_level(trainer, from);
-    return REEF_OK;
-}
-
 static reef_status merge_and_commit(reef_trainer *trainer,
                                     const reef_kind_merging *m,
                                     const kept_text *from,
                                     reef_error *err) {
     reef_status status = reef_trainer_commit(trainer, NULL, err); // nothing depends on when
-    if (status == REEF_OK) status = merge(trainer, m->from, m->into, from, err);
+    if (status == REEF_OK)
+        status = reef_kind_merge_text(trainer, m->from, m->into, from->bytes, from->count, err);
     if (status != REEF_OK) return status;
     status = reef_state_event(trainer, err, "kind_merge",
                               "\"reason\": \"command\", \"from\": %" PRIu32 ", \"into\": %" PRIu32
@@ -243,48 +225,6 @@ static reef_status merge_and_commit(reef_trainer *trainer,
     reef_recognition_forget(trainer);
     return reef_trainer_commit(trainer, NULL, err);
 }
-
-// ---- by itself ----------------------------------------------------------------------------------
-
-static reef_status merge_text(reef_trainer *trainer,
-                              uint32_t kind,
-                              const kept_text *text,
-                              reef_error *err) {
-    uint32_t into = 0;
-    bool found = false;
-    reef_status status =
-        reef_recognition_find_larger(trainer, kind, text->bytes, text->count, &into, &found, err);
-    if (status == REEF_OK && found) status = merge(trainer, kind, into, text, err);
-    if (status != REEF_OK || !found) return status;
-    status = reef_state_event(trainer, err, "kind_merge",
-                              "\"reason\": \"contexts\", \"from\": %" PRIu32 ", \"into\": %" PRIu32
-                              ", \"text_bytes\": %zu",
-                              kind, into, text->count);
-    if (status != REEF_OK) reef_trainer_break(trainer, status);
-    return status;
-}
-
-reef_status reef_kind_merge_small(reef_trainer *trainer, uint32_t kind, reef_error *err) {
-    const reef_memory *memory = NULL;
-    if (kind == reef_open_generation(trainer)->info.generation ||
-        !reef_recognises_by_contexts(trainer) || !reef_is_kind(trainer, kind) ||
-        reef_kind_is_merged(trainer, kind, NULL) ||
-        reef_kind_names_of(&trainer->kinds.names, kind)[0] != '\0')
-        return REEF_OK;
-    reef_status status = reef_kind_load_memory(trainer, kind, &memory, err);
-    if (status != REEF_OK || memory == NULL) return status;
-    const uint64_t learned = reef_memory_learned_bytes(memory);
-    if (learned == 0 || learned > SMALL_MAX) return REEF_OK;
-    kept_text text = {malloc(learned), 0};
-    if (text.bytes == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the text of kind %" PRIu32, kind);
-    text.count = reef_memory_text(memory, text.bytes, learned);
-    if (text.count == learned) status = merge_text(trainer, kind, &text, err);
-    free(text.bytes);
-    return status;
-}
-
-// ---- on command ---------------------------------------------------------------------------------
 
 reef_status reef_trainer_kind_merge(reef_trainer *trainer,
                                     uint32_t from,

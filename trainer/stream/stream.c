@@ -16,7 +16,7 @@
 #include "stream.h"
 #include "boundary.h"
 #include "kind_memories.h"
-#include "merge_kind.h"
+#include "merge_small.h"
 #include "recognition.h"
 #include "room.h"
 
