@@ -46,11 +46,16 @@ static reef_status merge_text(
 }
 
 reef_status reef_kind_merge_small(reef_trainer *trainer, uint32_t kind, reef_error *err) {
+    const uint64_t batch = reef_batch_bytes(&trainer->network.config);
     const reef_memory *memory = NULL;
     if (kind == reef_open_generation(trainer)->info.generation ||
         !reef_recognises_by_contexts(trainer) || !reef_is_kind(trainer, kind) ||
         reef_kind_is_merged(trainer, kind, NULL) ||
         reef_kind_names_of(&trainer->kinds.names, kind)[0] != '\0')
+        return REEF_OK;
+    // A large one is not read for this.
+    if (kind >= trainer->kinds.level_count ||
+        trainer->kinds.levels[kind].batches > SMALL_MAX / batch)
         return REEF_OK;
     reef_status status = reef_kind_load_memory(trainer, kind, &memory, err);
     if (status != REEF_OK || memory == NULL) return status;

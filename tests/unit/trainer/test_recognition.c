@@ -1,5 +1,6 @@
 // Which of many kinds learns what comes back.
 #include "lifelong.h"
+#include "memory_internal.h"
 #include "trainer_internal.h"
 
 enum { PIECE = 2048, FIRST = 20000, WORDS = 40, LETTERS = 6, MANY = 20, NEW = 100, FEW = 12 };
@@ -142,6 +143,32 @@ FIXTURE_TEST(what_its_text_usually_costs_is_kept_with_a_kind) {
     assert_true(level.bits > 0.5 && level.bits < 1.5); // 40 words of 7 bytes, drawn
     open_again(f, 1);
     assert_memory_equal(&f->trainer->kinds.levels[0], &level, sizeof(level));
+}
+
+// A kind of 4 MB and more: all but the last 300 kB are a counter.
+static void learn_large(lifelong *f) {
+    enum { MUCH = 5 << 20 };
+    make_pool(f, 1);
+    feed_language(f, 300000, 0, 1);
+    reef_predictor *p = &reef_open_generation(f->trainer)->memory.memory->predictor;
+    p->learned_bytes += MUCH;
+    p->text.end += MUCH;
+    p->text.kept = p->text.capacity;
+}
+
+// What is strange to it is read with 96 kB, and again with 256 kB.
+FIXTURE_TEST(a_passage_in_a_large_kind_is_no_kind) {
+    learn_large(f);
+    feed_words(f, 1, 100000, 1);
+    feed_language(f, 190000, 0, 2);
+    assert_int_equal(held_back(f), 0);
+    assert_int_equal(status_of(f).generation, 0);
+}
+
+FIXTURE_TEST(what_goes_on_behind_a_large_kind_is_another) {
+    learn_large(f);
+    feed_words(f, 1, 280000, 1);
+    assert_int_equal(status_of(f).generation, 1);
 }
 
 // A kind of few words, behind one that has learned much, for so many times its bits, and then a
