@@ -28,7 +28,7 @@
 #include <string.h>
 
 #define PIECE_BYTES 2048        // or a batch where that is longer: of it the first 4 KiB are scored
-#define DEFERRED_PIECES_MAX 136 // at so many the current kind learns them all
+#define DEFERRED_PIECES_MAX 136 // with so many it is decided
 _Static_assert(PIECE_BYTES <= REEF_FAMILIARITY_BYTES_MAX,
                "a piece of short batches is scored as a whole");
 
@@ -90,14 +90,15 @@ _Static_assert(READ_AGAIN < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be d
 // is odd and repeats itself ends soon. The more a kind has learned, the less its own text costs:
 //
 //   learned            its own text, the lower half              what another kind begins with
-//   less than 256 kB   4 % less than anew or cheaper; in the last half or behind the first piece:
-//                      what is before may be its own
 //   up to 1 MB         0.55 to 0.91                              0.91 to 1.00
 //   up to 4 MB         up to 0.85, where it costs more           0.86 to 0.95, for 1.2 to 1.5 times
 //                      than usual up to 0.84                     the bits that are usual
 //   more, 96 kB        0.47 to 0.80, a file of constants 1.02    0.83 (Python after 30 MB of C) to 0.95
 //   and 256 kB of it   0.50 to 0.82; constants, for half of the  0.855 to 0.94, for 1.1 to 2.2 times
 //                      bits that are usual, up to 0.90           the bits that are usual
+//
+// A kind of less than 256 kB saves 4 % of another's text at most, in the last half or behind the
+// first piece: what is before may be its own.
 #define SMALL_FOREIGN 0.945
 #define SMALL_FOREIGN_AT_LAST 1.03
 #define FOREIGN 0.90
