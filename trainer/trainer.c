@@ -97,7 +97,10 @@ static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
     status = reef_config_read(txn, &trainer->network.config, err);
+    // Kinds that take turns and do not fit are read again at each. Ranks must hold the same ones.
+    uint64_t half = trainer->net.residency.memory_bytes / 2;
     trainer->kinds.room = trainer->network.config.memory;
+    if (trainer->options.shard.count == 0 && half > trainer->kinds.room) trainer->kinds.room = half;
     if (status == REEF_OK) status = check_shard(trainer, txn, err);
     if (status == REEF_OK) status = check_divided(trainer, err);
     if (status == REEF_OK) status = reef_trainer_allocate(trainer, err);

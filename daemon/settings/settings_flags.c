@@ -154,9 +154,8 @@ static const reef_option_text TEXTS[] = {
     {"threads", "N", "threads for arithmetic (default: one per core); never changes the result"},
     {"rows-memory", "SIZE",
      "memory to count on, such as 2G (default: all there is): rows of sealed experts beyond half "
-     "of "
-     "it are read where they lie in the pool; memories of kinds have the pool's budget, 'reef init "
-     "--memory'"},
+     "of it are read where they lie in the pool, memories of kinds that rest beyond the other half "
+     "when their text comes"},
     {"pool-max", "SIZE",
      "what the pool's records may take, such as 20G (default 0: no bound): beyond it the oldest "
      "states are given up, as by 'reef prune'; the present one and snapshots never are"},

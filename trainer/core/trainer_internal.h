@@ -110,7 +110,7 @@ typedef struct reef_trainer_kinds {
     reef_kind_head *heads; // owned; in the order in which they were first read
     size_t head_count;
     uint64_t head_uses;     // how often one was used: orders them by their last use
-    uint64_t room;          // the pool's budget: bytes that all memories may take together
+    uint64_t room;          // bytes that all memories may take together
     uint64_t visited_bytes; // learned by kinds that came back
     uint64_t return_bytes;  // REEF_RETURN_BYTES; fewer in tests, which have little text
     reef_kind_names names;

@@ -34,8 +34,8 @@ typedef void (*reef_trainer_on_event)(void *context, const char *json);
 
 typedef struct reef_trainer_options {
     size_t threads; // 0: one per core
-    // As in reef_model_options, of rows alone: memories of kinds have the budget of the pool. It
-    // changes no bit.
+    // As in reef_model_options. Memories of kinds that rest have half of it, if that is more than
+    // the pool's budget, and the pool is not divided. It changes no bit.
     uint64_t memory_bytes;
     // Open it although kinds are damaged, for reef_trainer_kinds_recover alone.
     bool recovers_kinds;

@@ -12,8 +12,8 @@ static void bound(lifelong *f, uint64_t room, uint64_t pool_max) {
         .threads = 1, .pool_max = pool_max, .on_event = lifelong_on_event, .context = f};
     reef_trainer_close(f->trainer);
     must(reef_trainer_open(&f->trainer, f->store, &options, &why));
-    assert_true(f->trainer->kinds.room == f->config.memory);
-    if (room > 0) f->trainer->kinds.room = room;
+    assert_true(f->trainer->kinds.room >= f->config.memory);
+    f->trainer->kinds.room = room > 0 ? room : f->config.memory;
 }
 
 // A commit after each so many bytes: then all that was learned is stored, and may be given up while
