@@ -259,8 +259,7 @@ static void choose_net_weights(reef_predictor *p) {
         p->net_rows[REEF_SETS + k] = p->net->weights[first + chosen[k]];
 }
 
-// Where text that was met before goes on, and for how long it has: what a match says is then worth
-// more than what contexts do.
+// How long the match is that expects the bit: a long one deserves more weight than contexts.
 static uint32_t match_class(const reef_predictor *p) {
     if (followed_bit(p, 0) < 0) return 0;
     uint32_t length = p->matches[0].length;

@@ -1,7 +1,7 @@
-// Two kinds become one, on command. Tables of two memories cannot be made one, but a memory keeps the
-// end of its stream as text, and that is all of it where a kind is small: the other one learns it
-// again. What that costs is measured before, on the end of either text, by memories that are made
-// for it: two that learned a text each, and answer as kinds do, and one that learned both.
+// Two kinds become one, on command. Tables of two memories cannot be made one. But a memory keeps
+// the end of its stream as text, and that is all of it where a kind is small: the other one learns
+// it again. What that costs is measured before, on the end of either text, by memories that are
+// made for it: two that learned a text each, and answer as kinds do, and one that learned both.
 #include "commit.h"
 #include "events.h"
 #include "kind_memories.h"

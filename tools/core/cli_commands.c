@@ -85,8 +85,7 @@ static const struct {
     {CLI_MEMORY,
      {"rows-memory", "SIZE",
       "memory to count on, such as 2G (default: all there is); rows of sealed experts beyond half "
-      "of "
-      "it are read in place"}},
+      "of it are read in place"}},
     {CLI_CHANGES, {"dry-run", NULL, "print what would happen and change nothing"}},
     {CLI_CONFIRMS, {"yes", NULL, "continue without asking"}},
     {CLI_DAEMON, {"socket", "PATH", "the daemon's socket (default: reefd.sock in the pool)"}},

@@ -1,5 +1,5 @@
-// Kinds are merged: another one learns the text of a kind, and answers for both. A small kind that was
-// an odd passage of a much larger one is merged by itself once it is sealed.
+// Kinds are merged: another one learns the text of a kind, and answers for both. A small kind that
+// was an odd passage of a much larger one is merged by itself once it is sealed.
 #ifndef REEF_MERGE_SMALL_H
 #define REEF_MERGE_SMALL_H
 

@@ -14,8 +14,8 @@
 // and are foretold by it all the same.
 //
 // The change is put where the sum that won began to rise for the last time (find_change: to the
-// batch). The constants were chosen on 77 kinds of text of 84 kB in one stream, those of large kinds
-// on C, Python, English and a package index (docs/LEARNING.md).
+// batch). The constants were chosen on 77 kinds of text of 84 kB in one stream, those of large
+// kinds on C, Python, English and a package index (docs/LEARNING.md).
 #include "recognition.h"
 #include "candidates.h"
 #include "kind_memories.h"
@@ -93,8 +93,8 @@ _Static_assert(READ_AGAIN < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be d
 //   up to 1 MB         0.55 to 0.91                              0.91 to 1.00
 //   up to 4 MB         up to 0.85, where it costs more           0.86 to 0.95, for 1.2 to 1.5 times
 //                      than usual up to 0.84                     the bits that are usual
-//   more, 96 kB        0.47 to 0.80, a file of constants 1.02    0.83 (Python after 30 MB of C) to 0.95
-//   and 256 kB of it   0.50 to 0.82; constants, for half of the  0.855 to 0.94, for 1.1 to 2.2 times
+//   more, 96 kB        0.47 to 0.80, a file of constants 1.02    0.83 (Python behind C) to 0.95
+//   and 256 kB of it   0.50 to 0.82; constants, at half the      0.855 to 0.94, at 1.1 to 2.2 times
 //                      bits that are usual, up to 0.90           the bits that are usual
 //
 // A kind of less than 256 kB saves 4 % of another's text at most, in the last half or behind the

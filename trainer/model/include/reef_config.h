@@ -96,7 +96,7 @@ typedef struct reef_config {
     reef_boundaries boundaries; // where a kind begins: "contexts" or "given"
     char boundary_mark[64]; // a line of the stream that is exactly this is a boundary; "" for none
     uint64_t experts_max;   // of all generations and layers together; 0 for no bound
-    uint32_t kinds_max;     // generations with content, each of which begins a kind; 0: no bound
+    uint32_t kinds_max;     // generations with content; each begins a kind; 0: no bound
     uint64_t memory;        // bytes that context memories of kinds may take; 0: there are none
     float net_share; // of the batches that its net trains on, beside a memory; 0: it has no net
     reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32" or "int8"
