@@ -113,53 +113,6 @@ reef_status reef_pool_name_kind(reef_pool *pool, uint32_t kind, const char *name
     return status;
 }
 
-reef_status reef_pool_merge_kind(reef_pool *pool,
-                                 uint32_t from,
-                                 uint32_t into,
-                                 int32_t dry_run,
-                                 reef_merge_info *out,
-                                 reef_error *err) {
-    reef_kind_merging m;
-    reef_status status = reef_lib_enter_writer(pool, "merge kinds", err);
-    if (status != REEF_OK) return status;
-    status = reef_trainer_kind_merge(pool->trainer, from, into, dry_run != 0, &m, err);
-    reef_lib_leave(pool);
-    if (status != REEF_OK || out == NULL) return status;
-    const reef_merge_info info = {.from_bytes = m.from_bytes,
-                                  .into_bytes = m.into_bytes,
-                                  .text_bytes = m.text_bytes,
-                                  .from_apart = m.from_apart,
-                                  .from_together = m.from_together,
-                                  .into_apart = m.into_apart,
-                                  .into_together = m.into_together};
-    return reef_lib_give(out, &info, sizeof(info), "reef_merge_info", err);
-}
-
-reef_status reef_pool_near_kinds(reef_pool *pool,
-                                 size_t room,
-                                 uint32_t *kinds,
-                                 uint32_t *others,
-                                 double *distances,
-                                 size_t *count,
-                                 reef_error *err) {
-    reef_near_kinds *near = calloc(room + 1, sizeof(*near));
-    *count = 0;
-    if (near == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu pairs of kinds", room);
-    reef_status status = reef_lib_enter_writer(pool, "look for near kinds", err);
-    if (status == REEF_OK) {
-        status = reef_trainer_near_kinds(pool->trainer, near, room, count, err);
-        reef_lib_leave(pool);
-    }
-    for (size_t i = 0; status == REEF_OK && i < *count; i++) {
-        kinds[i] = near[i].from;
-        others[i] = near[i].into;
-        distances[i] = near[i].distance;
-    }
-    free(near);
-    return status;
-}
-
 reef_status reef_pool_prune(
     reef_pool *pool, uint32_t keep_last, int32_t dry_run, reef_prune_info *out, reef_error *err) {
     reef_pruning pruned = {0};

@@ -64,7 +64,6 @@
     X("kind list", kind_list, "[KIND]", 0, 1, CLI_POOL,                                            \
       "the kinds of text that a pool has learned")                                                 \
     X("kind name", kind_name, "KIND [NAME]", 1, 2, CLI_TRAINS, "give a kind a name")               \
-    X("kind merge", kind_merge, "[FROM INTO]", 0, 2, CLI_TRAINS, "merge a kind into another one")  \
     X("kind recover", kind_recover, "", 0, 0, CLI_POOL | CLI_CHANGES | CLI_COMPUTES,               \
       "let damaged kinds go on from their newest whole state")
 

@@ -116,20 +116,6 @@ json_t *reef_kind_visits_json(const reef_kind_list *list, uint32_t kind) {
     return array;
 }
 
-json_t *reef_kind_merging_json(const reef_kind_merging *merging) {
-    json_t *object = json_object();
-    json_object_set_new(object, "from", reef_json_count(merging->from));
-    json_object_set_new(object, "into", reef_json_count(merging->into));
-    json_object_set_new(object, "from_bytes", reef_json_count(merging->from_bytes));
-    json_object_set_new(object, "into_bytes", reef_json_count(merging->into_bytes));
-    json_object_set_new(object, "text_bytes", reef_json_count(merging->text_bytes));
-    json_object_set_new(object, "from_apart", reef_json_number(merging->from_apart));
-    json_object_set_new(object, "from_together", reef_json_number(merging->from_together));
-    json_object_set_new(object, "into_apart", reef_json_number(merging->into_apart));
-    json_object_set_new(object, "into_together", reef_json_number(merging->into_together));
-    return object;
-}
-
 json_t *reef_snapshot_json(const reef_snapshot *snapshot) {
     json_t *object = json_object();
     json_object_set_new(object, "name", json_string(snapshot->name));

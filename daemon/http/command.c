@@ -94,13 +94,6 @@ static reef_status read_thaw(reef_request *request, json_t *object, reef_error *
     return status;
 }
 
-static reef_status keep_kind(uint32_t *out, json_int_t kind, reef_error *err) {
-    if (kind < 0 || kind >= REEF_GENERATION_COUNT_MAX)
-        return reef_fail(err, REEF_ERR_INVALID, "there is no kind %" JSON_INTEGER_FORMAT, kind);
-    *out = (uint32_t)kind;
-    return REEF_OK;
-}
-
 static reef_status keep_name(reef_request *request,
                              const char *whose,
                              const char *name,
@@ -120,18 +113,11 @@ static reef_status read_kind_name(reef_request *request, json_t *object, reef_er
     reef_status status =
         take(object, err, "{s:I, s:s, s?b}", "kind", &kind, "name", &name, "dry_run", &dry_run);
     request->order.dry_run = dry_run != 0;
-    if (status == REEF_OK) status = keep_kind(&request->order.number, kind, err);
-    return status == REEF_OK ? keep_name(request, "kind", name, err) : status;
-}
-
-static reef_status read_kind_merge(reef_request *request, json_t *object, reef_error *err) {
-    json_int_t from = 0, into = 0;
-    int dry_run = 0;
-    reef_status status =
-        take(object, err, "{s:I, s:I, s?b}", "from", &from, "into", &into, "dry_run", &dry_run);
-    request->order.dry_run = dry_run != 0;
-    if (status == REEF_OK) status = keep_kind(&request->order.number, from, err);
-    return status == REEF_OK ? keep_kind(&request->order.other, into, err) : status;
+    if (status != REEF_OK) return status;
+    if (kind < 0 || kind >= REEF_GENERATION_COUNT_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "there is no kind %" JSON_INTEGER_FORMAT, kind);
+    request->order.number = (uint32_t)kind;
+    return keep_name(request, "kind", name, err);
 }
 
 static reef_status read_prune(reef_request *request, json_t *object, reef_error *err) {
@@ -223,7 +209,6 @@ static const struct {
     {"freeze", ORDER, REEF_CREW_FREEZE, read_freeze},
     {"thaw", ORDER, REEF_CREW_FREEZE, read_thaw},
     {"kind_name", ORDER, REEF_CREW_KIND_NAME, read_kind_name},
-    {"kind_merge", ORDER, REEF_CREW_KIND_MERGE, read_kind_merge},
     {"prune", ORDER, REEF_CREW_PRUNE, read_prune},
     {"snapshot", ORDER, REEF_CREW_SNAPSHOT, read_snapshot},
     {"snapshot_remove", ORDER, REEF_CREW_SNAPSHOT_REMOVE, read_snapshot_remove},
@@ -301,12 +286,6 @@ static json_t *kind_name_json(const reef_crew_order *asked) {
                      asked->name[0] ? asked->name : NULL, "dry_run", asked->dry_run);
 }
 
-static json_t *kind_merge_json(const reef_request *request) {
-    json_t *object = reef_kind_merging_json(&request->done.merging);
-    json_object_set_new(object, "dry_run", json_boolean(request->order.dry_run));
-    return object;
-}
-
 static json_t *prune_json(const reef_request *request) {
     const reef_pruning *done = &request->done.pruning;
     return json_pack("{s:I, s:I, s:I, s:b}", "states", (json_int_t)done->states, "visits",
@@ -340,8 +319,6 @@ static json_t *order_json(const reef_request *request) {
         return freeze_json(request);
     case REEF_CREW_KIND_NAME:
         return kind_name_json(&request->order);
-    case REEF_CREW_KIND_MERGE:
-        return kind_merge_json(request);
     case REEF_CREW_PRUNE:
         return prune_json(request);
     default:

@@ -29,8 +29,6 @@ json_t *reef_kind_list_json(const reef_kind_list *list);
 json_t *reef_kind_visit_json(const reef_kind_visit *visit);
 /** The visits of one kind: an array, oldest first. */
 json_t *reef_kind_visits_json(const reef_kind_list *list, uint32_t kind);
-/** What merging two kinds costs. */
-json_t *reef_kind_merging_json(const reef_kind_merging *merging);
 json_t *reef_snapshot_json(const reef_snapshot *snapshot);
 json_t *reef_commit_json(const reef_commit *commit);
 /** How far the present pass has come, and what the last one found; null before that. */

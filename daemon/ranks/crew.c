@@ -340,9 +340,6 @@ static reef_status carry_out(reef_crew *crew,
         return reef_trainer_freeze(trainer, &order->freeze, &out->changed, err);
     case REEF_CREW_KIND_NAME:
         return reef_trainer_kind_name(trainer, order->number, order->name, order->dry_run, err);
-    case REEF_CREW_KIND_MERGE:
-        return reef_trainer_kind_merge(trainer, order->number, order->other, order->dry_run,
-                                       &out->merging, err);
     case REEF_CREW_PRUNE:
         return reef_trainer_prune(trainer, order->number, order->dry_run, &out->pruning, err);
     case REEF_CREW_SNAPSHOT:

@@ -77,7 +77,6 @@ typedef enum reef_crew_kind {
     REEF_CREW_GROW,
     REEF_CREW_FREEZE,
     REEF_CREW_KIND_NAME,
-    REEF_CREW_KIND_MERGE,
     REEF_CREW_PRUNE,
     REEF_CREW_SNAPSHOT,
     REEF_CREW_SNAPSHOT_REMOVE, // the payload: names
@@ -90,7 +89,7 @@ typedef enum reef_crew_kind {
 typedef struct reef_crew_order {
     reef_crew_kind kind;
     bool dry_run;
-    uint32_t number, other; // side, generation, kinds, how many
+    uint32_t number; // side, kind, how many
     uint64_t pool_max;
     uint64_t payload_bytes;
     reef_freeze freeze;
@@ -106,7 +105,6 @@ typedef struct reef_crew_result {
     reef_commit commit;  // commit
     uint64_t changed;    // freeze
     reef_sealing sealing;
-    reef_kind_merging merging;
     reef_pruning pruning;
     reef_snapshot snapshot;
     reef_usage_compaction compaction;

@@ -310,55 +310,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_name_kind(reef_pool *pool,
                                                          const char *name,
                                                          reef_error *err);
 
-/** What it costs that two kinds are one. */
-typedef struct reef_merge_info {
-    size_t size;         /* sizeof(reef_merge_info), set by the caller */
-    uint64_t from_bytes; /* that each one had learned */
-    uint64_t into_bytes;
-    uint64_t text_bytes;  /* of the text of `from`, which `into` learned */
-    double from_apart;    /* bits per byte of the end of the text of `from`, by two */
-    double from_together; /* memories that learned a text each, and by one */
-    double into_apart;    /* the same of `into` */
-    double into_together;
-} reef_merge_info;
-/**
- * Commit, and merge a kind into another one: what its memory keeps of its text is learned by the
- * other's. From then on it neither answers nor learns; earlier states stay as they are. Takes
- * seconds where texts are long.
- *
- * dry_run  1: only measure
- * out      written, but for its size; may be NULL
- *
- * Errors: INVALID the pool's boundaries are not "contexts", both are the same kind, or a kind
- * is open, already merged, or has learned nothing; NOT_FOUND no such kind; those of a commit.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_pool_merge_kind(reef_pool *pool,
-                                                          uint32_t from,
-                                                          uint32_t into,
-                                                          int32_t dry_run,
-                                                          reef_merge_info *out,
-                                                          reef_error *err);
-
-/**
- * Which kinds are most alike, of those that can be merged: pairs, the nearest first. What a merge
- * costs, reef_pool_merge_kind measures. Takes seconds where kinds are many.
- *
- * kinds      (room) written: of each pair the kind that has learned less
- * others     (room) written: and the other one
- * distances  (room) written: bits per byte that a text of either is less familiar to the other
- *            kind than to its own
- * count      written: pairs that were found, at most `room`
- *
- * Errors: INVALID the pool's boundaries are not "contexts".
- */
-REEF_API REEF_MUST_CHECK reef_status reef_pool_near_kinds(reef_pool *pool,
-                                                          size_t room,
-                                                          uint32_t *kinds,
-                                                          uint32_t *others,
-                                                          double *distances,
-                                                          size_t *count,
-                                                          reef_error *err);
-
 /** What giving up old states does. */
 typedef struct reef_prune_info {
     size_t size;     /* sizeof(reef_prune_info), set by the caller */

@@ -93,12 +93,6 @@ class PruneInfo(Sized):
     _fields_ = [("size", c_size_t), ("states", c_uint64), ("visits", c_uint64), ("bytes", c_uint64)]
 
 
-class MergeInfo(Sized):
-    _fields_ = [("size", c_size_t), ("from_bytes", c_uint64), ("into_bytes", c_uint64), ("text_bytes", c_uint64),
-                ("from_apart", c_double), ("from_together", c_double), ("into_apart", c_double),
-                ("into_together", c_double)]
-
-
 class LayerCall(Sized):
     _fields_ = [("size", c_size_t), ("generations", c_uint32), ("train", c_int32), ("mask", c_void_p)]
 
@@ -156,9 +150,7 @@ _CHECKED = {
     "reef_pool_read_snapshot": [c_void_p, c_size_t, POINTER(SnapshotInfo)],
     "reef_pool_read_kind": [c_void_p, c_size_t, POINTER(KindInfo)],
     "reef_pool_name_kind": [c_void_p, ("kind", c_uint32), c_char_p],
-    "reef_pool_merge_kind": [c_void_p, ("kind", c_uint32), ("into", c_uint32), c_int32, POINTER(MergeInfo)],
     "reef_pool_read_visit": [c_void_p, ("kind", c_uint32), c_size_t, POINTER(VisitInfo)],
-    "reef_pool_near_kinds": [c_void_p, ("count", c_size_t), c_void_p, c_void_p, c_void_p, POINTER(c_size_t)],
     "reef_pool_prune": [c_void_p, ("keep_last", c_uint32), c_int32, POINTER(PruneInfo)],
     "reef_pool_usage": [c_void_p, ("generation", c_uint32), ("layer", c_uint32), c_void_p, c_void_p, c_size_t],
     "reef_pool_usage_between": [c_void_p, ("generation", c_uint32), ("layer", c_uint32), ("since_ms", c_uint64),

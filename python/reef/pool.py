@@ -100,37 +100,12 @@ class Visit:
 
 
 @dataclass(frozen=True)
-class NearKinds:
-    """Two kinds that are alike, ``kind`` with less text than ``other``. ``distance`` is how many bits per byte a text of
-    either is less familiar to the other one than to its own kind."""
-
-    kind: int
-    other: int
-    distance: float
-
-
-@dataclass(frozen=True)
 class Pruning:
     """What giving up old states does: how many states, visits of kinds, and bytes of their records."""
 
     states: int
     visits: int
     bytes: int
-
-
-@dataclass(frozen=True)
-class Merge:
-    """What it costs that a kind is merged into another one: bits per byte of the end of either text, by two memories
-    that learned a text each and by one that learned both; ``text_bytes`` of the first one's text are learned again.
-    """
-
-    from_bytes: int
-    into_bytes: int
-    text_bytes: int
-    from_apart: float
-    from_together: float
-    into_apart: float
-    into_together: float
 
 
 @dataclass(frozen=True)
@@ -361,15 +336,6 @@ class Pool:
                 return found
             found.append(_fill(Visit, info))
 
-    def near_kinds(self, count=10):
-        """The kinds that are most alike: a list of at most ``count`` ``NearKinds``, the nearest two first."""
-        room = max(0, count)  # a negative count is refused by the call below
-        kinds, others, distances = np.zeros(room, np.uint32), np.zeros(room, np.uint32), np.zeros(room)
-        found = ctypes.c_size_t()
-        self._call(_c.lib.reef_pool_near_kinds, count, kinds.ctypes.data, others.ctypes.data, distances.ctypes.data,
-                   ctypes.byref(found))
-        return [NearKinds(int(kinds[i]), int(others[i]), float(distances[i])) for i in range(found.value)]
-
     def prune(self, keep_last, dry_run=False):
         """Give up the states as of all generations but the newest ``keep_last``; what these and snapshots are read from
         stays. Commits. Returns a ``Pruning``; with ``dry_run`` it only says what it would do.
@@ -381,15 +347,6 @@ class Pool:
     def name_kind(self, kind, name):
         """Commit, and give a kind, by its number, a name; None: it has none any more."""
         self._call(_c.lib.reef_pool_name_kind, kind, None if name is None else _c.text("name", name))
-
-    def merge_kind(self, kind, into, dry_run=False):
-        """Commit, and merge a kind into another one, both by their numbers: what it keeps of its text is learned by
-        the other one. Earlier states stay as they are. Returns a ``Merge``: what that costs; with ``dry_run`` it only
-        measures it.
-        """
-        info = _c.MergeInfo()
-        self._call(_c.lib.reef_pool_merge_kind, kind, into, int(dry_run), ctypes.byref(info))
-        return _fill(Merge, info)
 
     def commit(self):
         """Everything trained so far onto the disk. Returns the number of the commit."""

@@ -126,13 +126,6 @@ def test_kinds_are_listed_and_named(tmp_path):
             pool.name_kind(2, "more")
         pool.name_kind(1, None)
         assert pool.kinds[1].name == ""
-        with pytest.raises(reef.InvalidError, match="is open: seal it first"):
-            pool.merge_kind(0, 1)
-        pool.seal()
-        would = pool.merge_kind(1, 0, dry_run=True)
-        assert would.from_bytes < would.into_bytes and would.from_apart > 0 and pool.kinds[1].merged_into is None
-        assert pool.merge_kind(1, 0) == would
-        assert [k.merged_into for k in pool.kinds] == [None, 0, None]
 
 
 def test_visits_and_answers_are_those_of_the_state(tmp_path):
@@ -177,19 +170,11 @@ def test_visits_and_answers_are_those_of_the_state(tmp_path):
             pool.answers(first)
 
 
-def test_near_kinds_are_found_and_old_states_given_up(tmp_path):
+def test_old_states_are_given_up(tmp_path):
     first, second = kinds_of_text()
-    capitals = first.upper()  # a kind that shares no word with the first, and one that shares half of them
-    mixed = b"".join((first if at % 30 else capitals)[at:at + 15] for at in range(0, 12000, 15))
     with reef.create(tmp_path / "pool", **CONTEXTS) as pool:
-        assert pool.near_kinds() == []
-        pool.train(first + second + mixed)
+        pool.train(first + second + first.upper())
         pool.seal()
-        near = pool.near_kinds(2)
-        assert 1 <= len(near) <= 2 and near == sorted(near, key=lambda pair: pair.distance)
-        assert (near[0].kind, near[0].other) == (2, 0)
-        with pytest.raises(reef.InvalidError):
-            pool.near_kinds(-1)
         would = pool.prune(1, dry_run=True)
         assert pool.prune(1) == would and pool.prune(1).states == 0
         with pytest.raises(reef.InvalidError):

@@ -25,11 +25,8 @@ typedef struct sample {
 static reef_status take_sample(reef_trainer *trainer, sample *out, reef_error *err) {
     reef_generation_memory *memory = NULL;
     out->count = 0;
-    // Sealing changes nothing of a memory, and without a net there is nothing else to measure. A
-    // kind that was merged has no memory.
-    if (!reef_has_net(trainer) || trainer->memory.lane == NULL ||
-        reef_kind_is_merged(trainer, reef_open_kind(trainer), NULL))
-        return REEF_OK;
+    // Sealing changes nothing of a memory, and without a net there is nothing else to measure.
+    if (!reef_has_net(trainer) || trainer->memory.lane == NULL) return REEF_OK;
     reef_status status = reef_open_kind_load(trainer, &memory, err);
     if (status == REEF_OK && memory->memory != NULL)
         out->count = reef_memory_text(memory->memory, out->bytes, SAMPLE_BYTES);

@@ -10,14 +10,20 @@
 
 #define SMALL_MAX ((uint64_t)256 << 10) // bytes that it learned
 
-reef_status reef_kind_merge_text(reef_trainer *trainer,
-                                 uint32_t from,
-                                 uint32_t into,
-                                 const uint8_t *text,
-                                 size_t count,
-                                 reef_error *err) {
+// `into` learns the text of `from`, which has no memory from here on.
+static reef_status merge_text(reef_trainer *trainer,
+                              uint32_t from,
+                              uint32_t into,
+                              const uint8_t *text,
+                              size_t count,
+                              reef_error *err) {
     reef_status status = reef_recognition_learn_text(trainer, into, text, count, err);
     if (status == REEF_OK) status = reef_kind_mark_merged(trainer, from, into, err);
+    if (status == REEF_OK)
+        status = reef_state_event(trainer, err, "kind_merge",
+                                  "\"reason\": \"contexts\", \"from\": %" PRIu32
+                                  ", \"into\": %" PRIu32 ", \"text_bytes\": %zu",
+                                  from, into, count);
     // Half of it must not be committed.
     if (status != REEF_OK) {
         reef_trainer_break(trainer, status);
@@ -28,21 +34,13 @@ reef_status reef_kind_merge_text(reef_trainer *trainer,
     return REEF_OK;
 }
 
-static reef_status merge_text(
+static reef_status merge_where_larger(
     reef_trainer *trainer, uint32_t kind, const uint8_t *text, size_t count, reef_error *err) {
     uint32_t into = 0;
     bool found = false;
     reef_status status =
         reef_recognition_find_larger(trainer, kind, text, count, &into, &found, err);
-    if (status == REEF_OK && found)
-        status = reef_kind_merge_text(trainer, kind, into, text, count, err);
-    if (status != REEF_OK || !found) return status;
-    status = reef_state_event(trainer, err, "kind_merge",
-                              "\"reason\": \"contexts\", \"from\": %" PRIu32 ", \"into\": %" PRIu32
-                              ", \"text_bytes\": %zu",
-                              kind, into, count);
-    if (status != REEF_OK) reef_trainer_break(trainer, status);
-    return status;
+    return status == REEF_OK && found ? merge_text(trainer, kind, into, text, count, err) : status;
 }
 
 reef_status reef_kind_merge_small(reef_trainer *trainer, uint32_t kind, reef_error *err) {
@@ -65,7 +63,7 @@ reef_status reef_kind_merge_small(reef_trainer *trainer, uint32_t kind, reef_err
     if (text == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the text of kind %" PRIu32, kind);
     if (reef_memory_text(memory, text, learned) == learned)
-        status = merge_text(trainer, kind, text, learned, err);
+        status = merge_where_larger(trainer, kind, text, learned, err);
     free(text);
     return status;
 }

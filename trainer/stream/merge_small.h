@@ -1,21 +1,9 @@
-// Kinds are merged: another one learns the text of a kind, and answers for both. A small kind that
-// was an odd passage of a much larger one is merged by itself once it is sealed.
+// A small kind that was an odd passage of a much larger one is merged by itself once it is sealed:
+// the larger one learns its text, and answers for both.
 #ifndef REEF_MERGE_SMALL_H
 #define REEF_MERGE_SMALL_H
 
 #include "trainer_internal.h"
-
-/**
- * `into` learns the text (count) of `from`, which has no memory from here on.
- *
- * Errors: those of reef_recognition_learn_text; the trainer is broken.
- */
-REEF_MUST_CHECK reef_status reef_kind_merge_text(reef_trainer *trainer,
-                                                 uint32_t from,
-                                                 uint32_t into,
-                                                 const uint8_t *text,
-                                                 size_t count,
-                                                 reef_error *err);
 
 /**
  * A generation was sealed. If it began a small kind without a name, whose text is of a much larger

@@ -76,7 +76,7 @@ static const answer ANSWERS[] = {
     {"score POOL MISSING --follow", 66, "MISSING"},
     // Kinds.
     {"kind list POOL 9", 66, "there is no kind 9"},
-    {"kind merge POOL", 64, "give FROM and INTO, or --near"},
+    {"kind merge POOL 0 1", 64, "'kind merge' is gone"},
     {"kind name POOL 0", 64, "give a name, or --remove"},
 };
 

@@ -398,34 +398,6 @@ WORLD_TEST(old_states_are_given_up) {
     }
 }
 
-WORLD_TEST(kinds_are_merged) {
-    char *mixed, *pool = two_kinds(w, "merged", &mixed);
-    answers(64, "the generation of kind 1 is open: seal it first", "kind", "merge", pool, "0", "1",
-            NULL);
-    (void)reef_json("seal", pool, NULL);
-    (void)reef_json("kind", "name", pool, "0", "letters", NULL);
-    // Letters and digits have no contexts in common.
-    program p = reef("kind", "merge", pool, "--near", NULL);
-    assert_string_equal(p.out, "no two kinds are near each other\n");
-    p = reef("kind", "merge", pool, "--near", "--limit", "0", NULL);
-    assert_int_equal(p.code, 64);
-    char *plain = without_memories(w, "without-kinds");
-    answers(64, "--boundaries contexts", "kind", "merge", plain, "--near", NULL);
-    json_t *would = reef_json("kind", "merge", pool, "letters", "1", "--dry-run", NULL);
-    assert_false(is_true(would, "done"));
-    answers(0, " of the text of kind 0, which has ended\n", "kind", "merge", pool, "letters", "1",
-            NULL);
-    json_t *list = reef_json("kind", "list", pool, NULL);
-    const json_t *kinds = json_at(list, "kinds");
-    assert_int_equal(integer(kinds, "0.merged_into"), 1);
-    assert_true(is_null(kinds, "1.merged_into"));
-    answers(0, " in 1\n", "kind", "list", pool, NULL);
-    answers(0, "merged into kind 1", "kind", "list", pool, "letters", NULL);
-    answers(0, "kind_merge", "timeline", pool, NULL);
-    p = reef("kind", "merge", pool, "digits", "1", NULL);
-    assert_int_equal(p.code, 66);
-}
-
 WORLD_TEST(a_damaged_kind_is_told_and_recovered) {
     char *mixed, *pool = two_kinds(w, "damaged", &mixed);
     const reef_key key = {.db = REEF_DB_MEMORY, .name = "index"};
@@ -453,29 +425,6 @@ WORLD_TEST(a_damaged_kind_is_told_and_recovered) {
     (void)reef_json("train", pool, mixed, NULL);
     p = reef("eval", pool, mixed, NULL);
     assert_string_equal(p.err, "");
-}
-
-WORLD_TEST(kinds_are_merged_while_a_daemon_trains) {
-    char *mixed, *pool = two_kinds(w, "merging", &mixed);
-    sandbox box;
-    (void)reef_json("seal", pool, NULL);
-    sandbox_make(&box);
-    snprintf(box.pool, sizeof(box.pool), "%s", pool);
-    START(&box, "--source", formatted("file:%s", mixed), "--stay");
-    // A dry run asks the pool as it lies there, a change the daemon: they cost the same.
-    json_t *would = reef_json("kind", "merge", pool, "0", "1", "--dry-run", NULL);
-    json_t *done = reef_json("kind", "merge", pool, "0", "1", NULL);
-    assert_true(is_true(done, "done"));
-    json_object_del(done, "done");
-    json_object_del(would, "done");
-    (void)reef_json("drain", pool, NULL);
-    answers(64, "kind 0 was merged into kind 1 already", "kind", "merge", pool, "0", "1", NULL);
-    reefd_end(&box);
-    sandbox_remove(&box);
-    json_t *list = reef_json("kind", "list", pool, NULL);
-    const json_t *kinds = json_at(list, "kinds");
-    assert_int_equal(integer(kinds, "0.merged_into"), 1);
-    assert_int_equal(integer(would, "from_bytes"), integer(done, "from_bytes"));
 }
 
 WORLD_TEST(kinds_are_of_memories) {

@@ -259,54 +259,7 @@ DIRECTORY_TEST(gates_let_one_kind_answer) {
     reef_pool_close(pool);
 }
 
-// ---- kinds that become one, and states that go --------------------------------------------------
-
-// Half of its words are kind 0's.
-static void learn_mixed(reef_pool *pool) {
-    char text[LONG], other[LONG];
-    make_text(text, LONG, 2, 20);
-    make_text(other, LONG, 0, 21);
-    for (size_t at = 0; at + 24 <= LONG; at += 24) memcpy(text + at, other + at, 12);
-    must(reef_pool_train(pool, "text", text, LONG, &why));
-}
-
-DIRECTORY_TEST(near_kinds_are_found_and_merged) {
-    WITHIN(directory, path);
-    uint32_t kinds[4], others[4];
-    double distances[4];
-    size_t count = 9;
-    reef_pool *pool = make_pool(path);
-    must(reef_pool_near_kinds(pool, 4, kinds, others, distances, &count, &why));
-    assert_int_equal(count, 0); // one of both is open
-    learn_mixed(pool);
-    must(reef_pool_seal(pool, 0, &why));
-    must(reef_pool_near_kinds(pool, 4, kinds, others, distances, &count, &why));
-    assert_in_range(count, 1, 3);
-    assert_int_equal(kinds[0], 2);
-    assert_int_equal(others[0], 0);
-    for (size_t i = 1; i < count; i++) assert_true(distances[i] >= distances[i - 1]);
-    must(reef_pool_near_kinds(pool, 0, NULL, NULL, NULL, &count, &why));
-    assert_int_equal(count, 0);
-    reef_merge_info merged = {.size = sizeof(merged)};
-    must(reef_pool_snapshot(pool, "apart", &why));
-    must(reef_pool_merge_kind(pool, kinds[0], others[0], 0, &merged, &why));
-    assert_int_equal(kind_of(pool, 2).merged_into, 0);
-    // Before that they were two.
-    reef_pool *sealed = lib_pool_open(path, 0, "2", 1), *apart = lib_pool_open(path, 0, "apart", 1);
-    assert_int_equal(kind_of(sealed, 2).merged_into, -1);
-    assert_int_equal(kind_of(apart, 2).merged_into, -1);
-    must_fail(reef_pool_near_kinds(apart, 4, kinds, others, distances, &count, &why),
-              REEF_ERR_INVALID, "opened for reading");
-    reef_pool_close(sealed);
-    reef_pool_close(apart);
-    // A state that is sealed after it has one.
-    learn(pool, LONG, 2, 7);
-    must(reef_pool_seal(pool, 0, &why));
-    sealed = lib_pool_open(path, 0, "3", 1);
-    assert_int_equal(kind_of(sealed, 2).merged_into, 0);
-    reef_pool_close(sealed);
-    reef_pool_close(pool);
-}
+// ---- states that go -----------------------------------------------------------------------------
 
 DIRECTORY_TEST(old_states_are_given_up) {
     WITHIN(directory, path);
@@ -362,9 +315,7 @@ DIRECTORY_TEST(a_pool_with_a_damaged_kind_is_not_opened) {
 DIRECTORY_TEST(without_memories_there_are_no_visits) {
     WITHIN(directory, path);
     WITHIN(directory, layer);
-    uint32_t kinds[8], others[8];
-    double distances[8];
-    size_t count;
+    uint32_t kinds[8];
     reef_visit_info visit = {.size = sizeof(visit)};
     must(reef_pool_create_model(path, NO_MEMORIES, &why));
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
@@ -376,8 +327,6 @@ DIRECTORY_TEST(without_memories_there_are_no_visits) {
               "no context memories");
     must_fail(reef_pool_evaluate_kinds(pool, "text", 4, 1, kinds, NULL, NULL, &why),
               REEF_ERR_INVALID, "no context memories");
-    assert_int_equal(reef_pool_near_kinds(pool, 8, kinds, others, distances, &count, &why),
-                     REEF_ERR_INVALID);
     reef_pool_close(pool);
     const reef_layer_options sizes = {.size = sizeof(sizes), .d_model = 16, .side = 16};
     must(reef_pool_create_layer(layer, &sizes, &why));

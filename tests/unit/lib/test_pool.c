@@ -324,16 +324,11 @@ DIRECTORY_TEST(kinds_are_read_and_named) {
     assert_int_equal(reef_pool_read_kind(pool, 2, &kind, &why), REEF_ERR_NOT_FOUND);
     must(reef_pool_name_kind(pool, 0, NULL, &why));
     assert_int_equal(kind.merged_into, -1);
-    // Its boundaries are found by the loss.
-    must_fail(reef_pool_merge_kind(pool, 0, 1, 1, NULL, &why), REEF_ERR_INVALID,
-              "--boundaries contexts");
     reef_pool_close(pool);
     pool = lib_pool_open(path, 0, NULL, 1);
     must(reef_pool_read_kind(pool, 0, &kind, &why));
     assert_string_equal(kind.name, "");
     must_fail(reef_pool_name_kind(pool, 0, "a", &why), REEF_ERR_INVALID, "opened for reading");
-    must_fail(reef_pool_merge_kind(pool, 0, 1, 1, NULL, &why), REEF_ERR_INVALID,
-              "opened for reading");
     reef_pool_close(pool);
 }
 

@@ -136,8 +136,6 @@ FIXTURE_TEST(some_pools_have_nothing_to_exchange) {
 
 FIXTURE_TEST(an_imported_kind_has_a_name_and_a_level) {
     reef_kind_level level, here;
-    reef_near_kinds near[4];
-    size_t count;
     give_kind(p);
     assert_true(reef_trainer_kind_level(p->a->trainer, 1, &level));
     const reef_import_options options = {.name = "rank-1.1", .level = &level};
@@ -150,12 +148,10 @@ FIXTURE_TEST(an_imported_kind_has_a_name_and_a_level) {
         open_again(p->b, 1);
     }
     assert_int_equal(status_of(p->b).kind, 0);
-    // So it is found to be near another one, as those are that began here.
     feed_kind(p->b, 1, LONG, 9);
     commit(p->b);
     assert_true(learned_of(p->b, 1) > LONG + LONG / 2);
     assert_int_equal(status_of(p->b).generation, 2);
-    must(reef_trainer_near_kinds(p->b->trainer, near, 4, &count, &why));
     // A name that another kind has is not given twice.
     reef_trainer *b = p->b->trainer;
     feed_kind(p->a, 2, LONG, 4);
@@ -224,9 +220,8 @@ FIXTURE_TEST(another_pool_learns_the_text_of_a_kind) {
     free(text);
 }
 
-FIXTURE_TEST(a_merged_kind_goes_on_as_another) {
+FIXTURE_TEST(a_sealed_kind_goes_on) {
     lifelong *f = p->a;
-    reef_kind_merging merging;
     uint32_t kind = 9;
     feed_kind(f, 1, LONG, 2);
     seal(f);
@@ -234,11 +229,6 @@ FIXTURE_TEST(a_merged_kind_goes_on_as_another) {
     assert_int_equal(kind, 1);
     assert_false(reef_trainer_kind_goes_on(f->trainer, 2, &kind)); // open
     assert_false(reef_trainer_kind_goes_on(f->trainer, 7, &kind));
-    must(reef_trainer_kind_merge(f->trainer, 1, 0, false, &merging, &why));
-    assert_true(reef_trainer_kind_goes_on(f->trainer, 1, &kind));
-    assert_int_equal(kind, 0);
-    assert_int_equal(reef_trainer_kind_returned(f->trainer, 1), 0);
-    assert_true(reef_trainer_kind_returned(f->trainer, 0) > 0);
 }
 
 // ---- what a pool remembers ----------------------------------------------------------------------

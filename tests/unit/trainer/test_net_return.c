@@ -208,24 +208,6 @@ FIXTURE_TEST(after_a_restart_the_status_has_the_memory_of_its_kind) {
     }
 }
 
-FIXTURE_TEST(the_open_one_can_be_sealed_and_its_kind_merged) {
-    reef_kind_merging merging;
-    make_following(f);
-    assert_int_equal(status_of(f).generation, 2);
-    must(reef_trainer_kind_merge(f->trainer, 0, 1, false, &merging, &why));
-    feed_kind(f, 0, TURN, 4);
-    commit(f);
-    assert_sound(f);
-    double now = bits_as_of(f, "now", 0);
-    open_again(f, 2);
-    assert_true(bits_as_of(f, "now", 0) == now);
-    if (status_of(f).generation == 2) must(reef_trainer_seal(f->trainer, NULL, NULL, &why));
-    feed_kind(f, 2, FIRST, 5);
-    commit(f);
-    assert_int_equal(generation_of(f, status_of(f).generation).continues, 0);
-    assert_sound(f);
-}
-
 FIXTURE_TEST(while_one_is_open_its_kind_is_the_one_that_learns) {
     reef_kind_list list;
     make_following(f);
