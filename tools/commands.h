@@ -27,10 +27,7 @@
     X("score", score, "FILE", 1, 1, CLI_POOL | CLI_COMPUTES,                                       \
       "how surprising each line of a text is")                                                     \
     X("generate", generate, "", 0, 0, CLI_POOL | CLI_COMPUTES, "let the model continue a text")    \
-    X("report", report, "", 0, 0, CLI_POOL | CLI_COMPUTES,                                         \
-      "what was learned, kept and forgotten, domain by domain")                                    \
-    X("plot loss", plot_loss, "", 0, 0, CLI_POOL,                                                  \
-      "loss over the stream, in the terminal or as SVG")                                           \
+    X("plot loss", plot_loss, "", 0, 0, CLI_POOL, "loss over the stream")                          \
     X("timeline", timeline, "", 0, 0, CLI_POOL, "what happened, and where in the stream")          \
     X("commit", commit, "", 0, 0, CLI_ASKS, "commit what a daemon has trained")                    \
     X("pause", pause, "", 0, 0, CLI_ASKS, "pause training after a commit")                         \
@@ -117,18 +114,6 @@ char *reef_kind_words(const json_t *status);
 char *reef_ranks_words(const json_t *status);
 /** The same about the member `joins`, of a rank that learns apart. */
 char *reef_joins_words(const json_t *status);
-
-/**
- * The generations of a pool as a table and as JSON, both the caller's; `reef report` shows them
- * too.
- */
-REEF_MUST_CHECK reef_status reef_generations_list(reef_cli_pool *pool,
-                                                  reef_cli_table **table,
-                                                  json_t **array,
-                                                  reef_error *err);
-
-/** Kinds as a table, and which of them learned what; `reef report` shows them too. */
-void reef_kinds_print(const reef_kind_list *list);
 
 /** Install the table of commands: the first thing that the program does. */
 void reef_cmd_install(void);

@@ -18,6 +18,7 @@
     X(scale)                                                                                       \
     X(step)                                                                                        \
     X(usage)                                                                                       \
+    X(report)                                                                                      \
     X(flops)                                                                                       \
     X(context)                                                                                     \
     X(stream)

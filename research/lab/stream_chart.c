@@ -1,7 +1,7 @@
 // See lab_stream.h: curves as text and as SVG. What is frozen lies far above the rest, where
 // differences of the rest could not be seen: it has a panel of its own.
-#include "chart.h"
 #include "lab_stream.h"
+#include "svg.h"
 
 #include <math.h>
 #include <stdlib.h>

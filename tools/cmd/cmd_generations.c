@@ -155,11 +155,8 @@ static reef_status collect_generations(reef_cli_pool *pool,
     return REEF_OK;
 }
 
-reef_status reef_generations_list(reef_cli_pool *pool,
-                                  reef_cli_table **table,
-                                  json_t **array,
-                                  reef_error *err) {
-    const char *unit = reef_cli_stream_unit(&pool->config);
+static reef_cli_table *new_table(const reef_config *config) {
+    const char *unit = reef_cli_stream_unit(config);
     char *opened = reef_cli_format("opened at %s", unit),
          *sealed = reef_cli_format("sealed at %s", unit);
     const char *const alone[] = {"generation", "state",  opened,     sealed,
@@ -167,41 +164,34 @@ reef_status reef_generations_list(reef_cli_pool *pool,
     const char *const heading[] = {"generation", "side",     "experts", "rows",       "state",
                                    opened,       sealed,     "used %",  "unevenness", "learned",
                                    "memory",     "filled %", "kind"};
-    if (!reef_cli_has_net(&pool->config))
-        *table = reef_cli_table_new("><>>>>><", alone);
-    else
-        *table =
-            reef_cli_table_new(pool->config.memory == 0 ? ">>><<>>>>" : ">>><<>>>>>>><", heading);
+    reef_cli_table *table =
+        !reef_cli_has_net(config)
+            ? reef_cli_table_new("><>>>>><", alone)
+            : reef_cli_table_new(config->memory == 0 ? ">>><<>>>>" : ">>><<>>>>>>><", heading);
     free(opened);
     free(sealed);
-    *array = json_array();
-    reef_kind_list kinds;
-    bool *kept = NULL;
-    reef_status status = reef_cli_kinds_read(pool, &kinds, err);
-    if (status == REEF_OK) status = reef_cli_states_kept(pool, &kept, err);
-    if (status == REEF_OK) status = collect_generations(pool, &kinds, kept, *table, *array, err);
-    free(kept);
-    reef_kind_list_release(&kinds);
-    if (status == REEF_OK) return REEF_OK;
-    reef_cli_table_free(*table);
-    json_decref(*array);
-    *table = NULL;
-    *array = NULL;
-    return status;
+    return table;
 }
 
 reef_status reef_cmd_generations(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool;
     reef_cli_table *table = NULL;
-    json_t *array = NULL;
+    reef_kind_list kinds = {0};
+    bool *kept = NULL;
+    json_t *array = json_array();
     reef_status status = reef_cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = reef_generations_list(&pool, &table, &array, err);
+    if (status == REEF_OK) table = new_table(&pool.config);
+    if (status == REEF_OK) status = reef_cli_kinds_read(&pool, &kinds, err);
+    if (status == REEF_OK) status = reef_cli_states_kept(&pool, &kept, err);
+    if (status == REEF_OK) status = collect_generations(&pool, &kinds, kept, table, array, err);
     if (status == REEF_OK && cli->json)
         status = reef_cli_reply(cli, json_pack("{s:O}", "generations", array), err);
     else if (status == REEF_OK)
         reef_cli_table_print(table, stdout);
     json_decref(array);
     reef_cli_table_free(table);
+    free(kept);
+    reef_kind_list_release(&kinds);
     reef_cli_pool_close(&pool);
     return status;
 }

@@ -137,11 +137,6 @@ static void draw_stream(const reef_kind_list *list) {
     free(cells);
 }
 
-void reef_kinds_print(const reef_kind_list *list) {
-    print_table(list);
-    draw_stream(list);
-}
-
 // ---- one kind -----------------------------------------------------------------------------------
 
 static void print_visits(const reef_kind_list *list, uint32_t kind) {
@@ -242,11 +237,11 @@ reef_status reef_cmd_kind_list(reef_cli_call *cli, reef_error *err) {
     reef_status status = read_kinds(cli, as_of, &list, &kind, err);
     if (status == REEF_OK && cli->json) {
         status = reef_cli_reply(cli, list_json(&list, kind, as_of), err);
+    } else if (status == REEF_OK && kind != NULL) {
+        print_kind(&list, kind);
     } else if (status == REEF_OK) {
-        if (kind != NULL)
-            print_kind(&list, kind);
-        else
-            reef_kinds_print(&list);
+        print_table(&list);
+        draw_stream(&list);
     }
     reef_kind_list_release(&list);
     return status;

@@ -1,5 +1,4 @@
-// reef timeline and reef plot loss: what happened to a pool, in order; and its loss over the
-// stream, in the terminal or as SVG.
+// reef timeline and reef plot loss: what happened to a pool, in order; and its loss over the stream.
 #include "chart.h"
 #include "cli_format.h"
 #include "cli_pool.h"
@@ -109,23 +108,13 @@ reef_status reef_cmd_timeline(reef_cli_call *cli, reef_error *err) {
 
 // ---- plot loss ----------------------------------------------------------------------------------
 
-static const reef_cli_option OPTIONS[] = {
-    {"svg", "FILE", "write a picture instead of drawing in the terminal"},
-    {0},
-};
-
 const reef_cli_manual reef_plot_loss_manual = {
     .about =
         "The loss of each batch before it was trained on, and where generations were opened. Of a\n"
         "long stream, older points are the means of 16, 256, ... batches.",
-    .options = OPTIONS,
-    .example = "reef plot loss reef.pool\n"
-               "reef plot loss reef.pool --svg loss.svg",
+    .options = NULL,
+    .example = "reef plot loss reef.pool",
 };
-
-static void draw_plot(FILE *out, const void *context) {
-    reef_chart_loss_svg(out, context, (reef_chart_box){10, 14, 980, 396});
-}
 
 static json_t *chart_json(const reef_loss_chart *chart) {
     json_t *points = json_array();
@@ -145,21 +134,12 @@ static json_t *chart_json(const reef_loss_chart *chart) {
 }
 
 static reef_status print_plot(reef_cli_call *cli, const reef_loss_chart *chart, reef_error *err) {
-    const char *path = reef_cli_text(cli, "svg");
     // JSON of a pool without a loss is an empty list; a picture of nothing is an error.
-    if (chart->count == 0 && (path != NULL || !cli->json))
+    if (cli->json) return reef_cli_reply(cli, chart_json(chart), err);
+    if (chart->count == 0)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "%.160s has no loss to plot: nothing was trained yet", cli->pool);
-    // The file is written before anything is printed, so that an error comes alone.
-    if (path != NULL) {
-        reef_status status = reef_svg_write(path, 1000, 420, draw_plot, chart, err);
-        if (status != REEF_OK) return status;
-    }
-    if (cli->json) return reef_cli_reply(cli, chart_json(chart), err);
-    if (path != NULL)
-        printf("wrote %s\n", path);
-    else
-        reef_chart_loss_print(stdout, chart);
+    reef_chart_loss_print(stdout, chart);
     return REEF_OK;
 }
 

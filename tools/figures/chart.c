@@ -1,11 +1,9 @@
-// See chart.h: what pictures share, and those in the terminal.
+// See chart.h.
 #include "chart.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-// ---- what both kinds of picture need ------------------------------------------------------------
 
 #define SMOOTH_RADIUS 7 // points on either side of the median
 
@@ -139,7 +137,7 @@ static void print_marks(FILE *out, const reef_loss_chart *chart, double x_max) {
 void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart) {
     uint8_t cells[ROWS][COLUMNS] = {{0}};
     double x_max = 1, y_max = 1;
-    // The running median, as in the SVG: the raw losses would fill the whole drawing.
+    // The running median: the raw losses would fill the whole drawing.
     double *smooth = reef_chart_smooth(chart->points, chart->count);
     for (size_t i = 0; i < chart->count; i++) {
         x_max = fmax(x_max, (double)chart->points[i].stream_bytes);

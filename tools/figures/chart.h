@@ -1,11 +1,9 @@
-// Pictures: loss over the stream and kinds over a text in the terminal; loss, and bits per byte of
-// every text in every state, as SVG.
+// Pictures in the terminal: loss over the stream, and kinds over a text.
 #ifndef REEF_CHART_H
 #define REEF_CHART_H
 
 #include "cli.h"
 #include "cli_pool.h"
-#include "matrix.h"
 #include "reef_kinds.h"
 
 // ---- loss over the stream -----------------------------------------------------------------------
@@ -16,12 +14,10 @@ typedef struct reef_loss_chart {
     size_t count; // at least 1
     const uint64_t *found;
     size_t found_count; // stream positions of generations 1, 2, ...
-    const uint64_t *truth;
-    size_t truth_count; // true boundaries; 0 where they are not known
     const char *unit;   // what the stream is counted in: such as "byte"
 } reef_loss_chart;
 
-/** In the terminal, in dots of braille patterns. */
+/** In dots of braille patterns. */
 void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart);
 
 /** Stream positions where the generations after the first were opened; on the heap. */
@@ -59,46 +55,5 @@ typedef struct reef_kinds_row {
 size_t reef_kinds_rows(const reef_kinds_text *text, reef_kinds_row *rows);
 
 void reef_chart_kinds_print(FILE *out, const reef_kinds_text *text);
-
-// ---- SVG ----------------------------------------------------------------------------------------
-
-/** Position of a picture on the page, axes and labels included. */
-typedef struct reef_chart_box {
-    double x, y, width, height;
-} reef_chart_box;
-
-void reef_chart_loss_svg(FILE *out, const reef_loss_chart *chart, reef_chart_box box);
-/** The cell of the row in which a text was learned is outlined. */
-void reef_chart_matrix_svg(FILE *out,
-                           const reef_matrix *matrix,
-                           const char *const *names,
-                           reef_chart_box box);
-
-/** Write a page of pictures to a file, which `draw` puts there. IO. */
-REEF_MUST_CHECK reef_status reef_svg_write(const char *path,
-                                           double width,
-                                           double height,
-                                           void (*draw)(FILE *out, const void *context),
-                                           const void *context,
-                                           reef_error *err);
-/** `dashes` as SVG has them, or NULL. */
-void reef_svg_line(FILE *out,
-                   double x1,
-                   double y1,
-                   double x2,
-                   double y2,
-                   const char *colour,
-                   double width,
-                   const char *dashes);
-/** `anchor`: which part of the text is at `x`: start, middle or end. */
-void reef_svg_text(FILE *out,
-                   double x,
-                   double y,
-                   double size,
-                   const char *anchor,
-                   const char *colour,
-                   const char *text);
-/** A sentence on the page, pale; `x`, `y` where it begins. */
-void reef_svg_sentence(FILE *out, double x, double y, const char *text);
 
 #endif

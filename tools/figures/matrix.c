@@ -155,10 +155,6 @@ reef_matrix_summary reef_matrix_summarise(const reef_matrix *matrix) {
     };
 }
 
-double reef_matrix_learned_share(double before, double own, double fresh) {
-    return (own - before) / (fresh - before);
-}
-
 // ---- showing ------------------------------------------------------------------------------------
 
 const char *reef_matrix_row_name(const reef_matrix *matrix, size_t row, char out[CLI_WORD_BYTES]) {

@@ -59,8 +59,6 @@ double reef_matrix_forgetting_max(const reef_matrix *matrix, size_t column);
 double reef_matrix_forgetting_learned(const reef_matrix *matrix, size_t column);
 /** Old texts, whose forgetting counts, are those learned before the one learned last. */
 reef_matrix_summary reef_matrix_summarise(const reef_matrix *matrix);
-/** The share of a fresh model's gain that was reached: (own - before) / (fresh - before). */
-double reef_matrix_learned_share(double before, double own, double fresh);
 
 // ---- showing ------------------------------------------------------------------------------------
 

@@ -78,8 +78,6 @@ CHANGING = [
     ("init", ["init", "new.pool", "--size", "small", *TINY]),
     ("train", ["train", "reef.pool", "notes.txt"]),
     ("init", ["init", "layer.pool", "--model", "layer", "--d-model", "16", "--side", "8", "--topk", "2"]),
-    ("report", ["report", "reef.pool", "--out", "report", "--domain", "english=en.txt", "--domain", "code=c.txt",
-                "--truth", "2000"]),
     ("freeze", ["freeze", "reef.pool", "--last", "9"]),
     ("thaw", ["thaw", "reef.pool", "--last", "9"]),
     ("kind-name", ["kind", "name", "memory.pool", "0", "english"]),

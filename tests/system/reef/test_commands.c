@@ -92,8 +92,7 @@ PLAIN_TEST(every_field_of_a_model_is_an_option_of_init) {
 // ---- answers for programs -----------------------------------------------------------------------
 
 WORLD_TEST(every_json_answer_is_one_document_with_its_keys) {
-    char *fresh = path_in(w->directory, "json-pool"), *out = path_in(w->directory, "json-report");
-    char *domain = formatted("english=%s", w->english), *code = formatted("code=%s", w->code);
+    char *fresh = path_in(w->directory, "json-pool");
     expect_keys(reef_json("init", fresh, TINY_OPTIONS, NULL),
                 "pool created parameters experts file_bytes config");
     expect_keys(reef_json("status", w->pool, NULL),
@@ -110,11 +109,6 @@ WORLD_TEST(every_json_answer_is_one_document_with_its_keys) {
     expect_keys(reef_json("verify", w->pool, NULL), "sound damaged records root");
     expect_keys(reef_json("snapshot", "list", w->pool, NULL), "snapshots");
     expect_keys(reef_json("plot", "loss", w->pool, NULL), "points boundaries_found");
-    expect_keys(
-        reef_json("report", w->pool, "--out", out, "--domain", domain, "--domain", code, "--truth",
-                  "3000", NULL),
-        "asof_forgetting_bits task_free_forgetting_bits matrix boundaries_true boundaries_found "
-        "boundary_error_bytes learned_share names");
     expect_keys(reef_json("version", NULL), "version format kernels blas");
     expect_keys(reef_json("help", NULL), "commands");
     expect_keys(reef_json("help", "snapshot", "create", NULL), "name options example");
@@ -270,57 +264,19 @@ WORLD_TEST(usage_counts_every_selection_of_every_layer) {
     assert_int_equal(experts, TINY_SIDE * TINY_SIDE);
 }
 
-static json_t *report_with(world *w, const char *sealed) {
-    char *out = path_in(w->directory, "report");
-    char *english = formatted("english=%s", w->english), *code = formatted("code=%s", w->code);
-    json_t *document =
-        reef_json("report", w->pool, "--out", out, "--domain", english, "--domain", code, "--truth",
-                  "2900", "--fresh", "code=1.5", "--sealed-bits", sealed, NULL);
-    char *json = path_in(out, "report.json"), *svg = path_in(out, "report.svg");
-    json_t *written = keep(json_load_file(json, 0, NULL));
-    assert_true(json_equal(document, written)); // the file says what the answer says
-    size_t bytes;
-    char *drawn = whole_file_read(svg, &bytes);
-    drawn[bytes - 1] = '\0'; // the last line end
-    assert_non_null(strstr(drawn, "position in the stream (kB)"));
-    return document;
-}
-
-WORLD_TEST(report_measures_forgetting_as_it_is_defined) {
-    double own = eval_bits(w, "0", w->english), now = eval_bits(w, "now", w->english);
-    char *sealed = formatted("english=%.17g", own), *off = formatted("english@0=%.17g", own + 0.25);
-    json_t *exact = report_with(w, sealed), *changed = report_with(w, off);
-    assert_true(number(exact, "asof_forgetting_bits") == 0);
-    assert_true(fabs(number(changed, "asof_forgetting_bits") - 0.25) < 1e-12);
-    assert_true(fabs(number(exact, "task_free_forgetting_bits") - (now - own)) < 1e-12);
-    json_int_t found = integer(exact, "boundaries_found.0");
-    assert_int_equal(integer(exact, "boundary_error_bytes.0"), found - 2900);
-    double before = cell(exact, 0, 1), after = cell(exact, 1, 1);
-    double share = number(exact, "learned_share.0");
-    assert_true(fabs(share - (before - after) / (before - 1.5)) < 1e-12);
-}
-
-// A terminal obeys some bytes of a name, and neither JSON nor SVG bears all of them.
+// A terminal obeys some bytes of a name, and JSON does not bear all of them.
 WORLD_TEST(names_of_any_bytes_are_shown_as_text) {
-    char *out = path_in(w->directory, "named"), *file = path_in(w->directory, "e\033[31mx\xff");
+    char *file = path_in(w->directory, "e\033[31mx\xff");
     assert_int_equal(link(w->english, file), 0);
-    char *domain = formatted("e\033[31mx\xff=%s", file), *svg = path_in(out, "report.svg");
-    json_t *answer = reef_json("report", w->pool, "--out", out, "--domain", domain, NULL);
-    assert_string_equal(string(answer, "names.0"), "e\\x1b[31mx\\xff");
     program shown[3];
     shown[0] = reef("eval", w->pool, file, NULL);
     shown[1] = reef("score", w->pool, file, NULL);
-    shown[2] = reef("report", w->pool, "--out", out, "--domain", domain, NULL);
+    shown[2] = reef("eval", w->pool, "--matrix", file, NULL);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(shown[i].code, 0);
         assert_non_null(strstr(shown[i].out, "e\\x1b[31mx\\xff"));
         assert_null(strpbrk(shown[i].out, "\033\xff"));
     }
-    size_t bytes;
-    char *drawn = whole_file_read(svg, &bytes);
-    drawn[bytes - 1] = '\0'; // the last line end
-    assert_non_null(strstr(drawn, "e\\x1b[31mx\\xff"));
-    assert_null(strpbrk(drawn, "\033\xff"));
 }
 
 // ---- changes ------------------------------------------------------------------------------------
@@ -503,8 +459,6 @@ static void expect_mistake(const world *w, const mistake *m) {
 }
 
 WORLD_TEST(mistakes_are_named_in_one_line_and_leave_everything_as_it_was) {
-    char *domain = formatted("e=%s", w->english), *out = path_in(w->directory, "not-made");
-    char *code = formatted("c=%s", w->code);
     char *root = root_of(w->pool);
     const mistake mistakes[] = {
         {{"evl"}, 64, "did you mean eval?"},
@@ -559,16 +513,8 @@ WORLD_TEST(mistakes_are_named_in_one_line_and_leave_everything_as_it_was) {
         {{"generate", w->pool, "--prompt", ""}, 64, "empty"},
         {{"generate", w->pool, "--temperature", "warm"}, 64, "--temperature"},
         {{"generate", w->pool, "--top-p", "0"}, 64, "--top-p"},
-        {{"report", w->pool}, 64, "--out"},
-        {{"report", w->pool, "--out", out}, 64, "--domain"},
-        {{"report", w->pool, "--out", out, "--domain", "e"}, 64, "NAME=FILE"},
-        {{"report", w->pool, "--out", out, "--domain", domain, "--truth", "5"}, 64, "--truth"},
-        {{"report", w->pool, "--out", out, "--domain", domain, "--domain", code, "--truth",
-          "99999"},
-         64,
-         "--truth 99999 lies behind the end of the stream"},
-        {{"report", w->pool, "--out", out, "--domain", domain, "--fresh", "x=1"}, 64, "--domain"},
-        {{"report", w->pool, "--out", out, "--domain", domain, "--fresh", "e=low"}, 64, "bits"},
+        {{"report", w->pool}, 64, "'report' is gone: reef eval --matrix"},
+        {{"plot", "loss", w->pool, "--svg", "a"}, 64, "'plot loss --svg' is gone"},
         {{"help", "evl"}, 64, "did you mean eval?"},
         {{"help", "snapsot", "lst"}, 64, "did you mean snapshot list?"},
     };
@@ -611,10 +557,6 @@ WORLD_TEST(output_that_cannot_be_written_is_an_error) {
     program_run(&p, argv, NULL);
     assert_int_equal(p.code, 74);
     assert_non_null(strstr(p.err, "standard output"));
-    // As the manual has it, a full disk has a code of its own.
-    p = reef("plot", "loss", w->pool, "--svg", "/dev/full", NULL);
-    if (p.code != 73 || strstr(p.err, "No space left on device") == NULL)
-        fail_msg("exit %d: %s", p.code, p.err);
 }
 
 int main(void) {

@@ -135,14 +135,9 @@ FIXTURE_TEST(mistakes_are_named) {
 
 // Its own files, which are mapped, least of all.
 FIXTURE_TEST(nothing_is_written_into_a_pool) {
-    char *data = path_in(c->pool, "data.mdb"), *picture = path_in(c->pool, "loss.svg"),
-         *inner = path_in(c->pool, "inner"), *domain = formatted("a=%s", c->english);
+    char *data = path_in(c->pool, "data.mdb"), *inner = path_in(c->pool, "inner");
     learn(c->pool, "c");
     answers(64, "its directory is a pool", "export", "model", c->pool, data, "--force", NULL);
-    answers(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", data, NULL);
-    answers(64, "its directory is a pool", "plot", "loss", c->pool, "--svg", picture, NULL);
-    answers(64, "its directory is a pool", "report", c->pool, "--domain", domain, "--out", c->pool,
-            NULL);
     answers(64, "lies inside it", "export", "pool", c->pool, inner, "--dry-run", NULL);
     answers(64, "is a pool", "init", inner, NULL);
     answers(66, "No such file", "export", "pool", c->pool, "/no/such/place", "--dry-run", NULL);

@@ -66,9 +66,4 @@ PLAIN_TEST(what_was_not_measured_is_unknown) {
     assert_true(isnan(reef_matrix_summarise(&m).backward_transfer));
 }
 
-PLAIN_TEST(learned_share_compares_with_a_baseline) {
-    assert_float_equal(reef_matrix_learned_share(8, 3, 2), 5.0 / 6, NEAR);
-    assert_float_equal(reef_matrix_learned_share(0.1, 0.9, 0.9), 1, NEAR);
-}
-
 RUN_TESTS

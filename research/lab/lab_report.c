@@ -1,14 +1,12 @@
-// reef report: what a pool learned, kept and forgot, domain by domain.
+// reef-lab report: what a pool learned, kept and forgot, domain by domain.
 //
 // A domain is a held-out text and the offset in the stream where its kind began. It was learned in
 // the generation opened at the found boundary nearest to that offset; the first domain in
 // generation 0.
-#include "chart.h"
 #include "cli_format.h"
 #include "cli_pool.h"
-#include "commands.h"
-#include "matrix.h"
-#include "reef_pool_json.h"
+#include "lab.h"
+#include "svg.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -31,14 +29,14 @@ static const reef_cli_option OPTIONS[] = {
     {0},
 };
 
-const reef_cli_manual reef_report_manual = {
+const reef_cli_manual reef_lab_report_manual = {
     .about =
         "Evaluates every domain as of every generation and now, and prints the matrix with what\n"
-        "was forgotten, and the generations. As-of forgetting compares with the values given by\n"
+        "was forgotten. As-of forgetting compares with the values given by\n"
         "--sealed-bits; task-free forgetting is the loss now less the loss as of the domain's own\n"
         "generation, averaged over all domains but the last.",
     .options = OPTIONS,
-    .example = "reef report reef.pool --out report "
+    .example = "reef-lab report reef.pool --out report "
                "--domain english=en.txt --domain code=c.txt --truth 800000",
 };
 
@@ -282,7 +280,7 @@ static double share_learned(const report *r, size_t j) {
     const domain *d = &r->domains[j];
     if (d->generation == 0) return NAN;
     double before = reef_matrix_at(&r->matrix, d->generation - 1, j);
-    return reef_matrix_learned_share(before, own_bits(r, j), d->fresh);
+    return (own_bits(r, j) - before) / (d->fresh - before);
 }
 
 // The largest change since generations were sealed; NaN when nothing was measured at the time.
@@ -355,10 +353,7 @@ static json_t *sealed_json(const report *r) {
     return array;
 }
 
-static json_t *report_json(const report *r,
-                           const reef_cli_call *cli,
-                           const reef_cli_pool *pool,
-                           json_t *generations) {
+static json_t *report_json(const report *r, const reef_cli_call *cli, const reef_cli_pool *pool) {
     json_t *names = json_array(), *shares = json_array();
     for (size_t j = 0; j < r->count; j++)
         json_array_append_new(names, json_string(r->domains[j].name));
@@ -380,7 +375,6 @@ static json_t *report_json(const report *r,
     json_object_set_new(document, "stream_bytes",
                         json_integer((json_int_t)pool->commit.stream_bytes));
     json_object_set_new(document, "domains", domains_json(r));
-    json_object_set(document, "generations", generations);
     json_object_set_new(document, "sealed_bits", sealed_json(r));
     return document;
 }
@@ -427,7 +421,8 @@ static void draw_report(FILE *out, const void *context) {
     reef_svg_sentence(out, 74, 36, line);
     // A pool made by `reef init` alone has no loss to draw.
     if (p->chart->count > 0)
-        reef_chart_loss_svg(out, p->chart, (reef_chart_box){10, CHART_TOP, width, CHART_HEIGHT});
+        reef_chart_loss_svg(out, p->chart, r->truth, r->truth_count,
+                            (reef_chart_box){10, CHART_TOP, width, CHART_HEIGHT});
     reef_chart_matrix_svg(out, &r->matrix, r->names,
                           (reef_chart_box){10, MATRIX_TOP, width, MATRIX_HEIGHT(r->matrix.rows)});
     free(line);
@@ -442,9 +437,7 @@ static reef_status write_svg(const report *r,
                              .count = points->count,
                              .unit = "byte",
                              .found = r->found,
-                             .found_count = r->found_count,
-                             .truth = r->truth,
-                             .truth_count = r->truth_count};
+                             .found_count = r->found_count};
     const double height = MATRIX_TOP + MATRIX_HEIGHT(r->matrix.rows) + 24;
     char *path = reef_cli_format("%s/report.svg", directory);
     reef_status status =
@@ -477,21 +470,12 @@ static void print_domains(const report *r) {
     reef_cli_table_show(table);
 }
 
-static void print_report(const report *r,
-                         const reef_cli_table *generations,
-                         const reef_kind_list *kinds,
-                         const char *directory) {
+static void print_report(const report *r, const char *directory) {
     reef_matrix_print(&r->matrix, r->names);
     char *line = sentence(r);
     printf("\n%s\n\n", line);
     free(line);
     print_domains(r);
-    printf("\n");
-    reef_cli_table_print(generations, stdout);
-    if (kinds->has_memories) {
-        printf("\n");
-        reef_kinds_print(kinds);
-    }
     printf("\nwrote %s/report.json and %s/report.svg\n", directory, directory);
 }
 
@@ -503,27 +487,17 @@ static reef_status write_report(report *r,
     // Points of the loss are read after the evaluation: the pool may have moved on, and the picture
     // should show its end.
     reef_cli_points points = {0};
-    reef_cli_table *table = NULL;
-    reef_kind_list kinds = {0};
-    json_t *array = NULL, *document = NULL;
     reef_status status = reef_cli_points_read(&points, pool, err);
-    if (status == REEF_OK) status = reef_cli_kinds_read(pool, &kinds, err);
-    if (status == REEF_OK) status = reef_generations_list(pool, &table, &array, err);
+    if (status != REEF_OK) return status;
     // The document is written even with --json, as it is part of the report.
-    if (status == REEF_OK) {
-        document = report_json(r, cli, pool, array);
-        json_object_set_new(document, "kinds", reef_kind_list_json(&kinds));
-        status = write_json(document, directory, err);
-    }
+    json_t *document = report_json(r, cli, pool);
+    status = write_json(document, directory, err);
     if (status == REEF_OK) status = write_svg(r, &points, directory, err);
     if (status == REEF_OK && cli->json)
         status = reef_cli_reply(cli, json_incref(document), err);
     else if (status == REEF_OK)
-        print_report(r, table, &kinds, directory);
+        print_report(r, directory);
     json_decref(document);
-    json_decref(array);
-    reef_cli_table_free(table);
-    reef_kind_list_release(&kinds);
     reef_cli_points_release(&points);
     return status;
 }
@@ -539,7 +513,7 @@ static reef_status make_directory(const char *path, reef_error *err) {
     return status;
 }
 
-reef_status reef_cmd_report(reef_cli_call *cli, reef_error *err) {
+reef_status reef_lab_report(reef_cli_call *cli, reef_error *err) {
     report r = {0};
     reef_cli_pool pool = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);

@@ -1,5 +1,5 @@
-// See chart.h: pictures as SVG.
-#include "chart.h"
+// See svg.h.
+#include "svg.h"
 
 #include <errno.h>
 #include <math.h>
@@ -252,7 +252,11 @@ static bool labels_fit(const axes *a, const reef_loss_chart *chart) {
     return true;
 }
 
-static void draw_boundaries(FILE *out, const axes *a, const reef_loss_chart *chart) {
+static void draw_boundaries(FILE *out,
+                            const axes *a,
+                            const reef_loss_chart *chart,
+                            const uint64_t *truth,
+                            size_t truth_count) {
     // Names where there is room, else numbers only: overlapping labels cannot be read.
     bool fit = labels_fit(a, chart);
     double bottom = a->top + a->height, room = fit ? LABEL_ROOM : NUMBER_ROOM, labelled = -INFINITY;
@@ -266,13 +270,16 @@ static void draw_boundaries(FILE *out, const axes *a, const reef_loss_chart *cha
         labelled = middle;
     }
     // Dashed and on top: where both fall together, both are seen.
-    for (size_t i = 0; i < chart->truth_count; i++) {
-        double x = page_x(a, (double)chart->truth[i]);
+    for (size_t i = 0; i < truth_count; i++) {
+        double x = page_x(a, (double)truth[i]);
         reef_svg_line(out, x, a->top, x, bottom + 6, TRUTH_COLOUR, 2, "7 9");
     }
 }
 
-static void draw_legend(FILE *out, const axes *a, const reef_loss_chart *chart) {
+static void draw_legend(FILE *out,
+                        const axes *a,
+                        const reef_loss_chart *chart,
+                        size_t truth_count) {
     const struct {
         const char *colour, *dashes, *text;
         double width;
@@ -283,7 +290,7 @@ static void draw_legend(FILE *out, const axes *a, const reef_loss_chart *chart) 
         {FOUND_COLOUR, NULL,
          labels_fit(a, chart) ? "boundary found" : "boundary found (number: generation)", 2.5,
          chart->found_count > 0},
-        {TRUTH_COLOUR, "7 9", "true boundary", 2, chart->truth_count > 0},
+        {TRUTH_COLOUR, "7 9", "true boundary", 2, truth_count > 0},
     };
     double x = a->left, y = a->top - 40;
     for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
@@ -294,7 +301,11 @@ static void draw_legend(FILE *out, const axes *a, const reef_loss_chart *chart) 
     }
 }
 
-void reef_chart_loss_svg(FILE *out, const reef_loss_chart *chart, reef_chart_box box) {
+void reef_chart_loss_svg(FILE *out,
+                         const reef_loss_chart *chart,
+                         const uint64_t *truth,
+                         size_t truth_count,
+                         reef_chart_box box) {
     axes a = fit_axes(chart, box);
     double *smooth = reef_chart_smooth(chart->points, chart->count);
     reef_svg_text(out, a.left, box.y + 18, TITLE_SIZE, "start", SVG_INK,
@@ -302,8 +313,8 @@ void reef_chart_loss_svg(FILE *out, const reef_loss_chart *chart, reef_chart_box
     draw_axes(out, &a, chart);
     draw_curve(out, &a, chart, NULL, RAW_COLOUR, 1);
     draw_curve(out, &a, chart, smooth, SMOOTH_COLOUR, 2.5);
-    draw_boundaries(out, &a, chart);
-    draw_legend(out, &a, chart);
+    draw_boundaries(out, &a, chart, truth, truth_count);
+    draw_legend(out, &a, chart, truth_count);
     free(smooth);
 }
 
