@@ -65,6 +65,7 @@ static const reef_gone GONE[] = {
     {"branch", "when a kind returns, its net learns again by itself"},
     {"compact", "reefd merges windows of usage by itself"},
     {"completion", "bash completion is installed with reef"},
+    {"config check", "reefd --config FILE --check"},
     {"config show", "reefd --check prints every setting, and where its value comes from"},
     {"consolidate", "small kinds are merged by themselves, reef prune gives states up"},
     {"eval --floor", NULL},

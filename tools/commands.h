@@ -36,8 +36,6 @@
       "wait until a daemon has trained and committed what it has read")                            \
     X("reload", reload, "", 0, 0, CLI_ASKS, "reload the configuration of a daemon")                \
     X("stop", stop, "", 0, 0, CLI_ASKS, "end a daemon after a last commit")                        \
-    X("config check", config_check, "FILE", 1, 1, 0,                                               \
-      "what is wrong in a configuration file of reefd, line by line")                              \
     X("verify", verify, "", 0, 0, CLI_POOL, "check every byte of a pool")                          \
     X("version", version, "", 0, 0, 0, "versions of the program and of the pool format")           \
     X("help", help, "[COMMAND]", 0, 2, 0, "explain a command, or list all of them")

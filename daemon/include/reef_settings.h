@@ -42,18 +42,6 @@ typedef reef_status (*reef_config_entry)(
  */
 REEF_MUST_CHECK reef_status reef_config_file_read(
     const char *path, const char *section, reef_config_entry entry, void *context, reef_error *err);
-/** Called for each mistake: its line, and "FILE:LINE: ..." */
-typedef void (*reef_config_mistake)(void *context, unsigned line, const char *message);
-
-/**
- * The same, but reports every mistake. Errors: only those of a file that cannot be read as a whole.
- */
-REEF_MUST_CHECK reef_status reef_config_file_check(const char *path,
-                                                   const char *section,
-                                                   reef_config_entry entry,
-                                                   reef_config_mistake mistake,
-                                                   void *context,
-                                                   reef_error *err);
 
 // ---- settings -----------------------------------------------------------------------------------
 
@@ -120,18 +108,6 @@ REEF_MUST_CHECK reef_status reef_options_parse(reef_options *options,
                                                char **argv,
                                                reef_error *err);
 void reef_options_release(reef_options *options);
-
-/**
- * Check a configuration file alone, and report every mistake in it.
- *
- * settings  written: keys that stand in it, wrong ones too
- * Errors: those of reef_config_file_check.
- */
-REEF_MUST_CHECK reef_status reef_options_check_file(const char *path,
-                                                    reef_config_mistake on_mistake,
-                                                    void *context,
-                                                    size_t *settings,
-                                                    reef_error *err);
 
 /** The text of --help. */
 const char *reef_options_help(void);

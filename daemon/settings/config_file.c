@@ -18,29 +18,20 @@ typedef struct reading {
     unsigned line; // that inih works on
     size_t bytes;
     reef_config_entry entry;
-    reef_config_mistake on_mistake; // NULL: nobody
     void *context;
     reef_error first; // the first mistake
     unsigned first_line;
-    reef_error later; // the last of the others
 } reading;
 
 // Where a mistake is reported: only the first one is kept.
 static reef_error *mistake(reading *now) {
-    if (now->first.status != REEF_OK) return &now->later;
+    if (now->first.status != REEF_OK) return NULL;
     now->first_line = now->line;
     return &now->first;
 }
 
-// After a mistake.
-static void report_mistake(const reading *now) {
-    const reef_error *last = now->later.status != REEF_OK ? &now->later : &now->first;
-    if (now->on_mistake != NULL) now->on_mistake(now->context, now->line, last->message);
-}
-
 static void refuse_mistake(reading *now, const char *why) {
     (void)reef_fail(mistake(now), REEF_ERR_INVALID, "%.120s:%u: %s", now->path, now->line, why);
-    report_mistake(now);
 }
 
 // Whether the line ends before what follows it in the file.
@@ -90,7 +81,6 @@ static void refuse_section(reading *now, const char *section) {
                         "%.120s:%u: there is no section [%.40s]%s[%s]%s", now->path, now->line,
                         section, near ? "; did you mean " : "; the only one is ", now->section,
                         near ? "?" : "");
-    report_mistake(now);
 }
 
 // Nonzero: inih may continue.
@@ -98,8 +88,8 @@ static int on_key(void *user, const char *section, const char *key, const char *
     reading *now = user;
     if (strcmp(section, now->section) != 0)
         refuse_section(now, section);
-    else if (now->entry(now->context, key, value, now->line, mistake(now)) != REEF_OK)
-        report_mistake(now);
+    else
+        (void)now->entry(now->context, key, value, now->line, mistake(now));
     return 1;
 }
 
@@ -164,24 +154,4 @@ reef_status reef_config_file_read(const char *path,
         return refuse_line(now.path, line, err);
     return now.first.status == REEF_OK ? REEF_OK
                                        : reef_fail(err, now.first.status, "%s", now.first.message);
-}
-
-reef_status reef_config_file_check(const char *path,
-                                   const char *section,
-                                   reef_config_entry entry,
-                                   reef_config_mistake on_mistake,
-                                   void *context,
-                                   reef_error *err) {
-    reading now = {.path = path,
-                   .section = section,
-                   .entry = entry,
-                   .on_mistake = on_mistake,
-                   .context = context};
-    int line = 0;
-    reef_status status = read_file(&now, &line, err);
-    reef_error refused;
-    // What inih itself refuses has no section or key; it is reported with its line.
-    if (status == REEF_OK && line > 0 && refuse_line(path, line, &refused) != REEF_OK)
-        on_mistake(context, (unsigned)line, refused.message);
-    return status;
 }

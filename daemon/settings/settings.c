@@ -73,26 +73,6 @@ static reef_status on_entry(
                             err);
 }
 
-// For a file that is only checked: the target of its settings, and the receiver of mistakes.
-typedef struct checking {
-    reef_options *options;
-    reef_config_mistake on_mistake;
-    void *context;
-    size_t settings;
-} checking;
-
-static reef_status on_checked_entry(
-    void *context, const char *key, const char *value, unsigned line, reef_error *err) {
-    checking *now = context;
-    now->settings++;
-    return on_entry(now->options, key, value, line, err);
-}
-
-static void pass_mistake_on(void *context, unsigned line, const char *message) {
-    const checking *now = context;
-    now->on_mistake(now->context, line, message);
-}
-
 static reef_status take_file(reef_options *options, reef_error *err) {
     if (options->config == NULL) return REEF_OK;
     return reef_config_file_read(options->config, SECTION, on_entry, options, err);
@@ -167,21 +147,4 @@ reef_status reef_options_parse(reef_options *options, int argc, char **argv, ree
         options->action == REEF_ACTION_VERSION)
         return status;
     return check_complete(options, err);
-}
-
-reef_status reef_options_check_file(const char *path,
-                                    reef_config_mistake on_mistake,
-                                    void *context,
-                                    size_t *settings,
-                                    reef_error *err) {
-    reef_options options;
-    set_defaults(&options);
-    options.config = path;
-    checking now = {.options = &options, .on_mistake = on_mistake, .context = context};
-    // Everything is parsed into options that are thrown away: a check changes nothing.
-    reef_status status =
-        reef_config_file_check(path, SECTION, on_checked_entry, pass_mistake_on, &now, err);
-    reef_options_release(&options);
-    *settings = now.settings;
-    return status;
 }

@@ -27,10 +27,9 @@ const reef_cli_manual reef_shards_manual = {
         "\n"
         "What only reads takes the directory with all shards for a pool, also while it is\n"
         "trained: eval, score, generate, compress, expand, generations, experts, usage, timeline,\n"
-        "plot, kind list, snapshot list, export model, verify, status, top; import with "
-        "--dry-run.\n"
-        "With a daemon, stop, commit, seal and so on reach that of rank 0. Without one, what\n"
-        "changes or copies a pool is refused: it needs the whole pool.",
+        "plot, kind list, snapshot list, export model, verify, status, top; import with\n"
+        "--dry-run. With a daemon, stop, commit, seal and so on reach that of rank 0. Without\n"
+        "one, what changes or copies a pool is refused: it needs the whole pool.",
     .options = OPTIONS,
     .example = "reef shards reef.pool many --to 2\n"
                "reef eval many notes.txt\n"

@@ -65,7 +65,6 @@ READING = [
     ("verify", ["verify", "reef.pool", "--quick"]),
     ("plot-loss", ["plot", "loss", "reef.pool"]),
     ("top", ["top", "reef.pool"]),
-    ("config-check", ["config", "check", "reef.ini"]),
     ("version", ["version"]),
     ("help-list", ["help"]),
     ("help-list", ["help", "snapshot"]),
@@ -151,7 +150,6 @@ MISTAKES = [
     ("error", ["score", "reef.pool", "server.log", "--session", "blk_("], 64),
     ("error", ["score", "reef.pool", "server.log", "--alarms", "0.01"], 64),
     ("error", ["score", "empty.pool", "server.log", "--alarms", "1%"], 64),
-    ("config-check", ["config", "check", "wrong.ini"], 64),
 ]
 
 # Lines of examples that are not run as they stand, and why.

@@ -79,10 +79,6 @@ class World:
         for names in (("english.txt", "notes.txt", "corpus.txt"), ("french.txt", "server.log", "code.c")):
             self.run("train", "kinds.pool", *names)
             self.run("seal", "kinds.pool")
-        with open(f"{self.base}/reef.ini", "w") as file:
-            file.write("[reefd]\npool = reef.pool\nsource = push:web\ncommit-seconds = 5\n")
-        with open(f"{self.base}/wrong.ini", "w") as file:
-            file.write("[reefd]\nspool = reef.pool\nquiet = loud\n")
         self.run("init", "empty.pool", *SMALL)
 
     def copy(self, name):

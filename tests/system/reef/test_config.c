@@ -1,44 +1,7 @@
-// `reef config check`, and the configuration that `reef init` chooses, as a user runs them.
+// The configuration that `reef init` chooses, as a user runs it.
 #include "tools_world.h"
 
 #include <unistd.h>
-
-// ---- mistakes -----------------------------------------------------------------------------------
-
-WORLD_TEST(every_mistake_of_a_file_is_named_with_its_line) {
-    char *file = path_in(w->directory, "mistakes.ini");
-    write_file(file,
-               "[reefd]\npool = p\ncomit-steps = 4\nnonsense\nstay = perhaps\nsource = pusch:web\n"
-               "source = push:web?weight=0\nsource = redis://host/log?grup=a\n"
-               "source = follow:\nsource = push:web\nhttp = "
-               "x:y\n[reefe]\nquiet = yes\n");
-    program p = reef("config", "check", file, "--json", NULL);
-    assert_int_equal(p.code, 64);
-    assert_int_equal(line_count(p.err), 1);
-    assert_non_null(strstr(p.err, "has 9 mistakes"));
-    json_t *document = json_of_text(p.out);
-    static const struct {
-        json_int_t line;
-        const char *says;
-    } WANTED[] = {{3, "did you mean commit-steps?"},
-                  {4, "neither [SECTION] nor KEY = VALUE"},
-                  {5, "neither yes nor no"},
-                  {6, "unknown kind of source 'pusch'"},
-                  {7, "a source's weight, '0'"},
-                  {8, "'grup' is not an option"},
-                  {9, "names nothing after its colon"},
-                  {11, "'x:y' is not an address"},
-                  {13, "did you mean [reefd]?"}};
-    enum { COUNT = sizeof(WANTED) / sizeof(*WANTED) };
-    const json_t *found = json_at(document, "mistakes");
-    assert_int_equal(json_array_size(found), COUNT);
-    for (size_t i = 0; i < COUNT; i++) {
-        assert_int_equal(integer(json_array_get(found, i), "line"), WANTED[i].line);
-        assert_non_null(strstr(string(json_array_get(found, i), "message"), WANTED[i].says));
-    }
-    p = reef("config", "check", w->missing, NULL);
-    assert_int_equal(p.code, 66);
-}
 
 WORLD_TEST(a_layer_is_reported_as_it_is_made) {
     char *pool = path_in(w->directory, "a-layer");

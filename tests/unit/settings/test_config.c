@@ -167,6 +167,11 @@ FIXTURE_TEST(a_mistake_in_the_file_is_reported_with_its_line) {
         {"[reefd]\ncommit_seconds = -1\n", ":2: commit-seconds '-1' is not"},
         {"[reefd]\nrows-memory = all\n", ":2: rows-memory 'all' is not an amount"},
         {"[reefd]\nmemory = 4G\n", ":2: 'reefd --memory' is gone: reef init --memory is for"},
+        {"[reefd]\nsource = pusch:web\n", ":2: unknown kind of source 'pusch'"},
+        {"[reefd]\nsource = push:web?weight=0\n", ":2: a source's weight, '0'"},
+        {"[reefd]\nsource = redis://host/log?grup=a\n", ":2: 'grup' is not an option"},
+        {"[reefd]\nsource = follow:\n", "names nothing after its colon"},
+        {"[reefd]\nhttp = x:y\n", "'x:y' is not an address"},
         {long_line, ":2: the line is too long"},
         // The first mistake is reported, whichever check finds it.
         {"[reefd]\nthreads = 0\nnonsense\n", ":2: threads '0'"},
