@@ -526,9 +526,6 @@ int main(int argc, char **argv) {
     reef_program_begin("reefd");
     // A client that goes away must not kill the daemon.
     (void)signal(SIGPIPE, SIG_IGN);
-    // A check of the pool runs in a child of this same program.
-    if (argc > 1 && strcmp(argv[1], REEF_VERIFY_ARGUMENT) == 0)
-        return reef_verify_job_main(argc, argv);
     reef_service_prepare();
 
     reef_error err;

@@ -298,25 +298,8 @@ static reef_status reload(reef_service *service, reef_request *request, reef_err
     return status;
 }
 
-// ---- checking the pool --------------------------------------------------------------------------
-
-static void on_verified(void *context, json_t *result, const reef_error *err) {
-    reef_service *service = context;
-    reef_request *request = service->verifying;
-    service->verifying = NULL;
-    reply_request(request, result, err);
-}
-
-static reef_status verify(reef_service *service, reef_request *request, reef_error *err) {
-    reef_status status = reef_verify_job_start(&service->verify, &request->verify, err);
-    if (status == REEF_OK) service->verifying = request;
-    return status;
-}
-
-reef_status reef_service_request(void *context, reef_request *request, reef_error *err) {
-    reef_service *service = context;
-    return request->kind == REEF_REQUEST_VERIFY ? verify(service, request, err)
-                                                : reload(service, request, err);
+reef_status reef_service_request(void *service, reef_request *request, reef_error *err) {
+    return reload(service, request, err);
 }
 
 // ---- life ---------------------------------------------------------------------------------------
@@ -352,20 +335,10 @@ static void start_signal(reef_service *service,
 void reef_service_start(reef_service *service) {
     start_signal(service, &service->hangup, on_hangup, SIGHUP);
     start_signal(service, &service->user, on_user, SIGUSR1);
-    service->verify = (reef_verify_job){.loop = service->loop,
-                                        .pool = service->options->pool,
-                                        .on_done = on_verified,
-                                        .context = service};
     notify_started(service);
 }
 
 void reef_service_close(reef_service *service) {
-    reef_verify_job_close(&service->verify);
-    if (service->verifying != NULL) { // its client was disconnected
-        reef_request_release(service->verifying);
-        free(service->verifying);
-        service->verifying = NULL;
-    }
     reef_service_stopping(service);
     if (service->notify.started) uv_close((uv_handle_t *)&service->notify.timer, NULL);
     service->notify.started = false;

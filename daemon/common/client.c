@@ -198,11 +198,11 @@ static reef_status post(call *c,
     return status;
 }
 
-// A drain trains all that waits and a check reads the whole pool: nobody knows how long that takes.
-// A daemon that ends closes the socket.
+// A drain trains all that waits: nobody knows how long that takes. A daemon that ends closes the
+// socket.
 static bool takes_long(const json_t *request) {
     const char *command = json_string_value(json_object_get(request, "command"));
-    return command != NULL && (strcmp(command, "drain") == 0 || strcmp(command, "verify") == 0);
+    return command != NULL && strcmp(command, "drain") == 0;
 }
 
 reef_status reef_daemon_call(const char *pool,

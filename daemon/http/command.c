@@ -167,33 +167,6 @@ static reef_status read_snapshot_remove(reef_request *request, json_t *object, r
     return REEF_OK;
 }
 
-static reef_status read_verify(reef_request *request, json_t *object, reef_error *err) {
-    int quick = 0;
-    double percent = 100;
-    // Without a seed every check samples other records, so repeated checks cover the pool.
-    json_int_t seed = (json_int_t)(uv_hrtime() & UINT32_MAX); // another sample each time
-    reef_status status =
-        take(object, err, "{s?b, s?F, s?I}", "quick", &quick, "sample", &percent, "seed", &seed);
-    if (status != REEF_OK) return status;
-    bool sampled = json_object_get(object, "sample") != NULL;
-    // A quick check looks at structure alone and samples nothing.
-    if (quick && sampled)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "command 'verify': quick hashes nothing that is "
-                         "sealed and sample a part of it: give one of them");
-    if (json_object_get(object, "seed") != NULL && !sampled)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "command 'verify': seed draws a sample: give sample as well");
-    // Below a thousandth of a percent a sample would be empty.
-    if (!(percent >= 0.001 && percent <= 100))
-        return reef_fail(err, REEF_ERR_INVALID, "sample %g is not a percentage from 0.001 to 100",
-                         percent);
-    if (seed < 0) return reef_fail(err, REEF_ERR_INVALID, "the seed is negative");
-    request->verify =
-        (reef_verify_scope){.quick = quick != 0, .percent = percent, .seed = (uint64_t)seed};
-    return REEF_OK;
-}
-
 static const struct {
     const char *name;
     reef_command_kind kind;
@@ -215,7 +188,6 @@ static const struct {
     {"pause", REEF_COMMAND_TRAINER, REEF_REQUEST_PAUSE, 0, read_nothing},
     {"resume", REEF_COMMAND_TRAINER, REEF_REQUEST_RESUME, 0, read_nothing},
     {"drain", REEF_COMMAND_TRAINER, REEF_REQUEST_DRAIN, 0, read_nothing},
-    {"verify", REEF_COMMAND_SERVICE, REEF_REQUEST_VERIFY, 0, read_verify},
     {"reload", REEF_COMMAND_SERVICE, REEF_REQUEST_RELOAD, 0, read_nothing},
     {"stop", REEF_COMMAND_STOP, 0, 0, read_nothing},
 #undef ORDER
@@ -328,8 +300,7 @@ static json_t *order_json(const reef_request *request) {
 
 static json_t *result_json(const reef_request *request) {
     // Built by the service; the reply takes a reference of its own.
-    if (request->kind == REEF_REQUEST_RELOAD || request->kind == REEF_REQUEST_VERIFY)
-        return json_incref(request->result);
+    if (request->kind == REEF_REQUEST_RELOAD) return json_incref(request->result);
     if (request->kind != REEF_REQUEST_ORDER) return reef_commit_view_json(&request->last);
     if (request->order.kind == REEF_CREW_SNAPSHOT)
         return reef_snapshot_json(&request->done.snapshot);
@@ -340,9 +311,7 @@ static json_t *result_json(const reef_request *request) {
 
 json_t *reef_command_result(const reef_request *request) {
     json_t *result = result_json(request);
-    // A check waits for no step.
-    if (request->kind != REEF_REQUEST_VERIFY)
-        json_object_set_new(result, "waited_ms", reef_json_number(request->waited_ms));
+    json_object_set_new(result, "waited_ms", reef_json_number(request->waited_ms));
     return result;
 }
 

@@ -3,7 +3,6 @@
 #define REEF_POOL_JSON_H
 
 #include "reef_kinds.h"
-#include "reef_pool_check.h"
 #include "reef_snapshot.h"
 #include "reef_store.h"
 #include "reef_trainer.h"
@@ -39,19 +38,6 @@ json_t *reef_scrub_json(const reef_scrub *scrub);
  * a member "undone", true. CORRUPT an event that is not JSON.
  */
 REEF_MUST_CHECK reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err);
-
-/**
- * What a check of a pool found.
- *
- * pool, damage  the pool's name and the list of what is damaged, as JSON; both references are taken
- * percent       of the sealed records that were to be hashed
- */
-json_t *reef_check_json(json_t *pool,
-                        const reef_check_options *options,
-                        const reef_check_report *report,
-                        json_t *damage,
-                        double percent,
-                        double seconds);
 
 // ---- usage_json.c -------------------------------------------------------------------------------
 //

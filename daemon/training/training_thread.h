@@ -55,7 +55,6 @@ typedef enum reef_request_kind {
     REEF_REQUEST_COMMIT_POLICY, // when commits are made from now on, and what they keep
     // Not the trainer's: see service.h.
     REEF_REQUEST_RELOAD,
-    REEF_REQUEST_VERIFY,
 } reef_request_kind;
 
 /** On the trainer's thread, between two steps. */
@@ -73,13 +72,6 @@ typedef struct reef_commit_policy {
     uint64_t state_every_ms; // a state is kept by the clock so often; 0: none
     reef_keep_policy keep;   // which of these stay
 } reef_commit_policy;
-
-/** How a pool is checked. */
-typedef struct reef_verify_scope {
-    bool quick;
-    double percent; // of the sealed records that are hashed
-    uint64_t seed;  // draws them
-} reef_verify_scope;
 
 /** A last commit, and how long it took. */
 typedef struct reef_commit_view {
@@ -101,12 +93,11 @@ typedef struct reef_request {
     reef_request_call call;
     void *call_context;         // the caller's, alive until the request is answered
     reef_commit_policy commits; // commit policy
-    reef_verify_scope verify;   // verify
     uint64_t asked_ns;          // when it was handed over
     // the reply
     reef_error error; // status REEF_OK when it worked
     double waited_ms; // until it was begun: for the step before it
-    void *result;     // reload, verify: a json_t, the request's
+    void *result;     // reload: a json_t, the request's
     reef_crew_result done;
     reef_trainer_status trainer;
     reef_commit_view last;

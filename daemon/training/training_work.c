@@ -61,7 +61,6 @@ static reef_status run_request(reef_training *training, reef_request *request, r
     case REEF_REQUEST_COMMIT_POLICY:
         return set_commit_policy(training, &request->commits, err);
     case REEF_REQUEST_RELOAD:
-    case REEF_REQUEST_VERIFY:
         break; // the service's
     }
     return reef_fail(err, REEF_ERR_INVALID, "unknown request %d", (int)request->kind);

@@ -160,14 +160,65 @@ static void print_report(const reef_cli_call *cli,
                                          : "sound: nothing is damaged");
 }
 
+static const char *mode_text(const reef_check_options *options) {
+    return options->quick ? "quick" : options->sample < 1 ? "sample" : "whole";
+}
+
+// What was checked, in the words of the manual, and what was not.
+static void set_scope(json_t *object, const reef_check_options *options) {
+    json_t *not = json_array();
+    // A reader must see what was not checked, so that a quick check is not taken for a full one.
+    if (options->quick) json_array_append_new(not, json_string("payloads of sealed records"));
+    if (!options->quick && options->sample < 1)
+        json_array_append_new(not, json_string("payloads of sealed records outside the sample"));
+    json_object_set_new(object, "looked_at",
+                        json_pack("[s, s, s, s, s, s, s, s]", "pages", "free space", "records",
+                                  "sums", "root hashes", "references", "sizes", "usage windows"));
+    json_object_set_new(object, "not_looked_at", not );
+}
+
 static json_t *report_json(const reef_cli_call *cli,
                            const reef_check_options *options,
                            const reef_check_report *report,
                            const findings *found,
                            double percent,
                            double seconds) {
-    json_t *object = reef_check_json(reef_cli_path(cli->pool), options, report,
-                                     json_incref(found->lines), percent, seconds);
+    json_t *object = json_object();
+    json_object_set_new(object, "pool", reef_cli_path(cli->pool));
+    json_object_set_new(object, "sound", json_boolean(report->damaged == 0));
+    // The mode is part of the result: "sound" covers only what was checked.
+    json_object_set_new(object, "mode", json_string(mode_text(options)));
+    reef_json_set_root(object, report->root);
+    json_object_set_new(object, "seconds", reef_cli_real(seconds));
+    json_object_set(object, "damage", found->lines);
+    // A sampled check can be repeated with its percentage and seed.
+    bool sample = strcmp(mode_text(options), "sample") == 0;
+    json_object_set_new(object, "sample_percent", sample ? reef_cli_real(percent) : json_null());
+    json_object_set_new(object, "seed", reef_cli_known(sample, options->seed));
+    set_scope(object, options);
+// Member and field have the same name, so one macro writes both.
+#define SET_COUNT(field)                                                                           \
+    json_object_set_new(object, #field, json_integer((json_int_t)report->field))
+    SET_COUNT(damaged);
+    SET_COUNT(records);
+    SET_COUNT(bytes);
+    SET_COUNT(sealed_records);
+    SET_COUNT(sealed_bytes);
+    SET_COUNT(hashed_records);
+    SET_COUNT(hashed_bytes);
+    SET_COUNT(usage_windows);
+    SET_COUNT(generations);
+    SET_COUNT(snapshots);
+    SET_COUNT(commits);
+    SET_COUNT(file_bytes);
+    SET_COUNT(used_bytes);
+    SET_COUNT(pages);
+    SET_COUNT(pages_used);
+    SET_COUNT(pages_free);
+    SET_COUNT(pages_lost);
+    SET_COUNT(reads);
+#undef SET_COUNT
+    json_object_set_new(object, "longest_read_ms", reef_cli_real(report->longest_read_ms));
     char *remedy = remedy_text(cli->pool, report);
     json_object_set_new(object, "remedy", remedy != NULL ? json_string(remedy) : json_null());
     free(remedy);

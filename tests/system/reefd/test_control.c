@@ -3,14 +3,12 @@
 #include "reefd_run.h"
 
 #include "reef_client.h"
-#include "service.h"
 #include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -611,49 +609,24 @@ static pid_t wake_later(pid_t pid) {
     _exit(kill(pid, SIGCONT) != 0);
 }
 
-// A drain trains all that waits, a check reads all of a pool: either may take hours.
-static void only_a_drain_and_a_check_are_waited_for_without_end(void **state) {
+// A drain trains all that waits, which may take hours.
+static void only_a_drain_is_waited_for_without_end(void **state) {
     sandbox *box = *state;
     reef_error err = {0};
     char *result = NULL;
-    static const char *const LONG[] = {"{\"command\": \"drain\"}", "{\"command\": \"verify\"}"};
     write_text(box->text, 5000, 1); // what is drained, and is soon
     BEGIN_ANEW(box, "--source", box->text, "--stay");
     hurry = true;
     assert_int_equal(kill(box->pid, SIGSTOP), 0);
     reef_status status = reef_daemon_call(box->pool, NULL, STATUS, &result, &err);
     assert_int_equal(status, REEF_ERR_BUSY);
-    for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(kill(box->pid, SIGSTOP), 0);
-        pid_t waker = wake_later(box->pid);
-        if (reef_daemon_call(box->pool, NULL, LONG[i], &result, &err) != REEF_OK)
-            fail_msg("%s: %s", LONG[i], err.message);
-        assert_int_equal(reefd_wait(waker), 0);
-        free(result);
-    }
+    pid_t waker = wake_later(box->pid);
+    if (reef_daemon_call(box->pool, NULL, "{\"command\": \"drain\"}", &result, &err) != REEF_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(reefd_wait(waker), 0);
+    free(result);
     hurry = false;
     reefd_end(box);
-}
-
-// In a process group of its own, as a service has one: what is ended by mistake is ended there.
-static int start_and_close_a_check(void) {
-    uv_loop_t loop;
-    reef_error err;
-    reef_verify_job job = {.loop = &loop, .pool = "/nonexistent"};
-    const struct rlimit none = {0}; // descriptors: nothing can be spawned
-    if (setpgid(0, 0) != 0 || uv_loop_init(&loop) != 0) return 1;
-    if (setrlimit(RLIMIT_NOFILE, &none) != 0) return 2;
-    if (reef_verify_job_start(&job, &(reef_verify_scope){.percent = 100}, &err) != REEF_ERR_IO)
-        return 3;
-    reef_verify_job_close(&job);
-    return uv_run(&loop, UV_RUN_DEFAULT) != 0 || job.running ? 4 : 0;
-}
-
-static void a_check_that_cannot_be_started_ends_nothing(void **state) {
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) _exit(start_and_close_a_check());
-    assert_int_equal(reefd_wait(child), 0);
 }
 
 int main(void) {
@@ -682,8 +655,7 @@ int main(void) {
         BOX(the_socket_is_private_and_goes_with_the_daemon),
         BOX(another_file_in_its_place_is_left_alone),
         BOX(the_client_tells_absence_from_failure),
-        cmocka_unit_test(a_check_that_cannot_be_started_ends_nothing),
-        BOX(only_a_drain_and_a_check_are_waited_for_without_end),
+        BOX(only_a_drain_is_waited_for_without_end),
     };
     return cmocka_run_group_tests_name("one daemon", of_one_daemon, setup, sandbox_stop) +
            cmocka_run_group_tests_name("daemon control", tests, NULL, NULL);
