@@ -23,7 +23,7 @@
 void reef_service_prepare(void) {
     (void)umask(0077);
     (void)signal(SIGHUP, SIG_IGN);
-    (void)signal(SIGUSR1, SIG_IGN);
+    (void)signal(SIGUSR1, SIG_IGN); // which some send to whoever writes a log
 }
 
 static void print_settings(const json_t *settings) {
@@ -315,26 +315,12 @@ static void on_hangup(uv_signal_t *handle, int number) {
         (void)!reload(service, NULL, &err);
 }
 
-static void on_user(uv_signal_t *handle, int number) {
-    (void)number;
-    reef_service *service = handle->data;
-    reef_report_status(service->report, reef_status_view_status(service->monitor));
-}
-
-static void start_signal(reef_service *service,
-                         uv_signal_t *handle,
-                         uv_signal_cb on_signal,
-                         int number) {
-    (void)uv_signal_init(service->loop, handle);
-    handle->data = service;
-    if (uv_signal_start(handle, on_signal, number) != 0)
-        reef_report_warning(service->report, "signal_failed", "signal %d is not heard", number);
-    uv_unref((uv_handle_t *)handle); // the loop does not stay alive for it
-}
-
 void reef_service_start(reef_service *service) {
-    start_signal(service, &service->hangup, on_hangup, SIGHUP);
-    start_signal(service, &service->user, on_user, SIGUSR1);
+    (void)uv_signal_init(service->loop, &service->hangup);
+    service->hangup.data = service;
+    if (uv_signal_start(&service->hangup, on_hangup, SIGHUP) != 0)
+        reef_report_warning(service->report, "signal_failed", "signal %d is not heard", SIGHUP);
+    uv_unref((uv_handle_t *)&service->hangup); // the loop does not stay alive for it
     notify_started(service);
 }
 

@@ -1,5 +1,5 @@
-// reefd as a service: reloading its configuration, status on request, commands that do not involve
-// the trainer, and messages to the service manager. On the loop's thread.
+// reefd as a service: reloading its configuration, and messages to the service manager. On the
+// loop's thread.
 //
 //   SIGHUP, reload -> read and check everything -> the trainer, between two steps: commit policy
 //                                               -> here: log, scrubbing, token; then the reply
@@ -53,7 +53,7 @@ typedef struct reef_service {
     reef_scrubber *scrubber;
     reef_http *http; // or NULL
     // its own
-    uv_signal_t hangup, user;
+    uv_signal_t hangup;
     reef_notify notify;
     reef_reload reload;
 } reef_service;

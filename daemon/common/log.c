@@ -214,17 +214,15 @@ static size_t format_field(char *out, size_t room, const char *key, const json_t
     return (size_t)bytes < room ? (size_t)bytes : room - 1;
 }
 
-// The members of an object in a row, "number 5, step 9", behind what `out` has. Of an event without
-// those that are shown already, or mean nothing to people.
-static void append_members(
-    char *out, size_t room, const char *separator, const json_t *object, bool is_event) {
+// The members of an event in a row, "number 5, step 9", behind what `out` has; but for those that
+// are shown already, or mean nothing to people.
+static void append_members(char *out, size_t room, const char *separator, const json_t *event) {
     size_t used = strlen(out);
     const char *key = NULL;
     json_t *value = NULL;
     // jansson's foreach walks by iterator without changing the object, but wants it without const.
-    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
-        if (is_event && (strcmp(key, "event") == 0 || strcmp(key, "message") == 0 ||
-                         strcmp(key, "unix_ms") == 0))
+    json_object_foreach((json_t *)(uintptr_t)event, key, value) {
+        if (strcmp(key, "event") == 0 || strcmp(key, "message") == 0 || strcmp(key, "unix_ms") == 0)
             continue;
         // No room for another member and its separator.
         if (used + 4 >= room) break;
@@ -240,7 +238,7 @@ static void format_event(char *out, size_t room, const json_t *event) {
     const char *message = json_string_value(json_object_get(event, "message"));
     snprintf(out, room, "%s%s%s", name != NULL ? name : "event", message != NULL ? ": " : "",
              message != NULL ? message : "");
-    append_members(out, room, message != NULL ? "; " : ": ", event, true);
+    append_members(out, room, message != NULL ? "; " : ": ", event);
 }
 
 // Damage is not only worth telling.
@@ -272,38 +270,6 @@ void reef_report_event_text(reef_report *report, const char *json) {
         event = json_pack("{s:s, s:o}", "event", "event", "message", reef_json_text(json));
     }
     reef_report_event(report, event);
-}
-
-static void write_member(reef_report *report, const char *key, const json_t *value) {
-    char text[LINE_BYTES_MAX - 64] = "", line[LINE_BYTES_MAX];
-    if (json_is_object(value))
-        append_members(text, sizeof(text), "", value, false);
-    else
-        (void)format_field(text, sizeof(text), "", value);
-    snprintf(line, sizeof(line), "%-18s%s%s", key, json_is_object(value) ? " " : "", text);
-    write_line(report, REEF_LEVEL_INFO, line);
-}
-
-void reef_report_status(reef_report *report, json_t *status) {
-    const char *key = NULL;
-    json_t *value = NULL, *item = NULL;
-    size_t i = 0;
-    uv_mutex_lock(&report->lock);
-    // The same information as JSON or as lines; scripts and people read the same log.
-    if (report->json) {
-        json_object_set_new(status, "event", json_string("status"));
-        set_stamp(status, REEF_LEVEL_INFO);
-        write_json(report, status);
-    } else {
-        json_object_foreach(status, key, value) {
-            if (!json_is_array(value))
-                write_member(report, key, value);
-            else
-                json_array_foreach(value, i, item) write_member(report, key, item);
-        }
-    }
-    uv_mutex_unlock(&report->lock);
-    json_decref(status);
 }
 
 // The line is cut at the terminal's width: a wrapped one could not be taken back by a carriage

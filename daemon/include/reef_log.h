@@ -52,11 +52,6 @@ void reef_report_event(reef_report *report, json_t *event);
 void reef_report_event_text(reef_report *report, const char *json);
 /** Where things stand, `line` for people and `object` for programs; takes the reference. */
 void reef_report_progress(reef_report *report, const char *line, json_t *object);
-/**
- * Everything about where things stand, also when quiet: one JSON line, or a line a member; takes
- * the reference.
- */
-void reef_report_status(reef_report *report, json_t *status);
 
 /** Only spaces, tabs and carriage returns? Such a line holds no request and no record. */
 bool reef_line_is_blank(const char *line, size_t bytes);

@@ -141,7 +141,7 @@ static const struct {
         "once. SIGHUP "
         "reads the configuration and the token again: commit-*, pool-max, json-log and "
         "quiet change "
-        "between two steps, the rest with a restart. SIGUSR1 prints the status on standard error.",
+        "between two steps, the rest with a restart.",
     .codes = "Exit codes: 0 done; 64 usage; 65 damaged pool, or a file that shrank; 66 no such "
              "pool or source, or "
              "nothing in any source; 71 memory; 73 disk full; 74 input or output; 75 pool in use.",
@@ -182,7 +182,7 @@ static const reef_option_text TEXTS[] = {
      "who sends this token may change things; needed where other machines can reach ADDRESS"},
     {"stay", NULL, "keep serving the socket after the last source has ended"},
     {"json-log", NULL, "messages, events and progress as one JSON object a line"},
-    {"quiet", NULL, "only errors, warnings and the status that SIGUSR1 asks for"},
+    {"quiet", NULL, "only errors and warnings"},
     {"config", "FILE",
      "read settings from FILE: section [reefd], keys as the options above without dashes in front "
      "(commit-seconds = 5); 'source' may stand several times, switches take yes or no; options win "

@@ -1,5 +1,5 @@
-// reefd as its operator meets it: a configuration that is read again as a whole or not at all, a
-// status on demand, lines that say their level, and private files.
+// reefd as its operator meets it: a configuration that is read again as a whole or not at all,
+// lines that say their level, and private files.
 #include "http_client.h"
 #include "reefd_run.h"
 
@@ -239,8 +239,6 @@ BOX_TEST(every_line_of_the_json_log_has_a_level_and_a_time) {
     (void)reefd_tell(box, "seal");
     configure(box, "json-log = yes\nbogus = 5\n");
     (void)reefd_refuses(box, RELOAD);
-    assert_int_equal(kill(box->pid, SIGUSR1), 0);
-    await_said(box, "\"event\":\"status\"");
     reefd_end(box);
     assert_true(all_lines_are_json(box, "started"));
     assert_true(all_lines_are_json(box, "error"));
@@ -257,29 +255,17 @@ BOX_TEST(no_message_has_a_word_of_the_text) {
         start(box);
         await_steps(box, 20);
         (void)reefd_tell(box, "seal");
-        assert_int_equal(kill(box->pid, SIGUSR1), 0);
-        await_said(box, json ? "\"event\":\"status\"" : "stream bytes");
         reefd_end(box);
         char *text = read_text(box->messages, NULL);
         assert_null(strstr(text, "zyxw"));
     }
 }
 
-BOX_TEST(a_signal_shows_the_status_also_when_quiet) {
-    configure(box, "quiet = yes\n");
+BOX_TEST(a_signal_for_others_does_no_harm) {
+    configure(box, "");
     start(box);
+    assert_int_equal(kill(box->pid, SIGUSR1), 0);
     await_steps(box, 5);
-    assert_int_equal(kill(box->pid, SIGUSR1), 0);
-    await_said(box, "reefd: scrub "); // comes last
-    char *text = read_text(box->messages, NULL);
-    static const char *const WANTED[] = {"reefd: state ", "reefd: step ", "reefd: sources ",
-                                         "reefd: last_commit ", "number "};
-    for (size_t i = 0; i < sizeof(WANTED) / sizeof(*WANTED); i++)
-        if (strstr(text, WANTED[i]) == NULL) fail_msg("no '%s' in: %s", WANTED[i], text);
-    configure(box, "quiet = yes\njson-log = yes\n");
-    (void)reefd_tell(box, "reload");
-    assert_int_equal(kill(box->pid, SIGUSR1), 0);
-    await_said(box, "\"event\":\"status\"");
     reefd_end(box);
 }
 
