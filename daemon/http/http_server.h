@@ -174,10 +174,8 @@ reef_http_stream *reef_http_stream_begin(reef_http_request *request,
                                          const char *type,
                                          void (*on_gone)(void *owner),
                                          void *owner);
-/** All of it or, when the client has left too much untaken, nothing and false. */
-bool reef_http_stream_send(reef_http_stream *stream, const char *bytes, size_t count);
-/** Nothing more comes, what waits is still sent. The stream must not be used any more. */
-void reef_http_stream_end(reef_http_stream *stream);
+/** All of it or, when the client has left too much untaken, nothing. */
+void reef_http_stream_send(reef_http_stream *stream, const char *bytes, size_t count);
 /** Nothing waits to be taken. */
 bool reef_http_stream_is_idle(const reef_http_stream *stream);
 

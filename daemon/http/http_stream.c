@@ -108,31 +108,20 @@ static bool make_room(reef_http_stream *stream, size_t bytes) {
     return true;
 }
 
-bool reef_http_stream_send(reef_http_stream *stream, const char *bytes, size_t count) {
+void reef_http_stream_send(reef_http_stream *stream, const char *bytes, size_t count) {
     // Sent bytes are dropped before the buffer grows.
     if (stream->begin > 0) {
         memmove(stream->bytes, stream->bytes + stream->begin, stream->end - stream->begin);
         stream->end -= stream->begin;
         stream->begin = 0;
     }
-    // A client that does not read fills its buffer; then the stream is closed.
-    if (!make_room(stream, stream->end + count)) return false;
+    // A client that does not read fills its buffer, and misses this.
+    if (!make_room(stream, stream->end + count)) return;
     // The time to take a reply begins when there is one; a byte now and then buys no more of it.
     if (stream->end == 0 && stream->peer != NULL)
         stream->peer->since_ms = reef_http_now_ms(stream->http);
     memcpy(stream->bytes + stream->end, bytes, count);
     stream->end += count;
-    resume(stream);
-    reef_http_run(stream->http);
-    return true;
-}
-
-void reef_http_stream_end(reef_http_stream *stream) {
-    stream->owner = NULL;
-    stream->ended = true;
-    if (stream->connection == NULL) return;
-    if (stream->end == stream->begin && stream->peer != NULL)
-        stream->peer->since_ms = reef_http_now_ms(stream->http);
     resume(stream);
     reef_http_run(stream->http);
 }

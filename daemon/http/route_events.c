@@ -52,7 +52,7 @@ bool reef_events_listen(reef_events *events,
     if (listener->stream == NULL) return false;
     // The first event comes at once; a page that opens need not wait for the next tick.
     char *event = status_event(events, monitor);
-    if (event != NULL) (void)reef_http_stream_send(listener->stream, event, strlen(event));
+    if (event != NULL) reef_http_stream_send(listener->stream, event, strlen(event));
     free(event);
     return true;
 }
@@ -62,8 +62,7 @@ static void send_status(reef_events *events, reef_status_view *monitor) {
     for (size_t i = 0; i < REEF_EVENTS_MAX; i++) {
         if (events->listeners[i].stream == NULL) continue;
         if (event == NULL) event = status_event(events, monitor);
-        if (event != NULL)
-            (void)reef_http_stream_send(events->listeners[i].stream, event, strlen(event));
+        if (event != NULL) reef_http_stream_send(events->listeners[i].stream, event, strlen(event));
     }
     free(event);
 }

@@ -292,79 +292,10 @@ static void drop_query(void *work) {
     atomic_store(&query->unwanted, true);
 }
 
-static void on_stream_gone(void *owner) {
-    reef_query *query = owner;
-    query->stream = NULL;
-    atomic_store(&query->abandoned, true);
-}
-
-// When a query emits output, its reply becomes a stream. From then on the request is answered and
-// the stream waits.
-static void pass_on(reef_query *query, const char *text, size_t bytes) {
-    // First output: the reply changes from a document to a stream.
-    reef_http_request *request = query->owner;
-    if (request != NULL) {
-        query->owner = NULL;
-        request->work = NULL;
-        query->stream = reef_http_stream_begin(request, "text/event-stream", on_stream_gone, query);
-        // The client left between two events; the query is stopped.
-        if (atomic_load(&query->abandoned)) { // gone while the reply began, and the stream with it
-            query->stream = NULL;
-            return;
-        }
-        // Too many streams already.
-        if (query->stream == NULL)
-            send_refusal(request, MHD_HTTP_TOO_MANY_REQUESTS,
-                         "too many answers are under way already; try again");
-    }
-    // The client reads too slowly: its stream ends, and the query stops computing for nobody.
-    if (query->stream != NULL && reef_http_stream_send(query->stream, text, bytes)) return;
-    if (query->stream != NULL)
-        reef_http_stream_end(query->stream); // it takes too little of what comes
-    query->stream = NULL;
-    atomic_store(&query->abandoned, true);
-}
-
-static void pass_on_emitted(reef_routes *routes) {
-    reef_query *query;
-    size_t bytes = 0;
-    char *text = reef_query_thread_emitted(routes->queries, &query, &bytes);
-    if (text != NULL) pass_on(query, text, bytes);
-    free(text);
-}
-
-// The last event of a stream: it distinguishes a complete reply from a truncated one.
-static void end_stream(reef_query *query) {
-    // An error after output has begun cannot be a status code any more; it is the last event.
-    bool failed = query->error.status != REEF_OK;
-    if (failed) {
-        json_t *reply = reef_reply_error(&query->error);
-        query->text = json_dumps(reply, JSON_COMPACT | JSON_REAL_PRECISION(12));
-        json_decref(reply);
-    }
-    // A stream that was cut has no end event, by which clients know.
-    const char *text = query->text;
-    size_t room = text != NULL ? strlen(text) + 32 : 0;
-    char *event = text != NULL ? malloc(room) : NULL;
-    int bytes = event != NULL ? snprintf(event, room, "event: %s\ndata: %s\n\n",
-                                         failed ? "error" : "end", text)
-                              : 0;
-    if (bytes > 0) pass_on(query, event, (size_t)bytes);
-    if (query->stream != NULL) reef_http_stream_end(query->stream);
-    query->stream = NULL;
-    free(event);
-}
-
 static void reply_query(reef_query *query) {
     // Queries of the daemon itself, such as statistics, have no HTTP request.
     if (query->on_done != NULL) {
         query->on_done(query);
-        return;
-    }
-    // The last output may not have been fetched yet.
-    if (query->pending_bytes) pass_on(query, query->pending, query->pending_bytes);
-    if (query->stream != NULL) {
-        end_stream(query);
         return;
     }
     // Nobody waits any more.
@@ -380,7 +311,6 @@ static void reply_query(reef_query *query) {
 }
 
 void reef_routes_reply(reef_routes *routes) {
-    pass_on_emitted(routes);
     for (reef_query *query = reef_query_thread_replied(routes->queries), *next; query != NULL;
          query = next) {
         next = query->next;

@@ -173,7 +173,6 @@ typedef struct generation_request {
     const char *prompt;
     size_t prompt_bytes, count;
     reef_memory_reading reading;
-    bool stream; // the bytes go out as they are produced
     reef_sampling sampling;
 } generation_request;
 
@@ -193,53 +192,14 @@ static reef_status parse_body(reef_query *query, json_t **out, reef_error *err) 
     return status;
 }
 
-#define CHARACTER_BYTES_MAX 4 // in UTF-8
-
-// The text goes out character by character.
-typedef struct spoken {
-    reef_query_thread *queries;
-    reef_query *query;
-    uint8_t bytes[CHARACTER_BYTES_MAX + 1]; // of the character that is coming in, and a zero
-    size_t count;
-} spoken;
-
-static bool send_character(const spoken *to, const char *character) {
-    json_t *object = json_pack("{s:o}", "text", reef_json_text(character));
-    char *text = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
-    char line[128]; // a character is at most 12 bytes when escaped
-    json_decref(object);
-    int bytes = text != NULL ? snprintf(line, sizeof(line), "data: %s\n\n", text) : -1;
-    free(text);
-    return bytes > 0 && reef_query_thread_emit(to->queries, to->query, line, (size_t)bytes);
-}
-
-// Bytes that are not UTF-8 become question marks, one each.
-static bool report_broken(spoken *to) {
-    bool heard = true;
-    for (; heard && to->count; to->count--) heard = send_character(to, "?");
-    return heard;
-}
-
+// A client that has left is computed for no longer.
 static bool on_byte(void *context, uint8_t byte) {
-    spoken *to = context;
-    // Bytes arrive one by one; an event must hold whole UTF-8 characters.
-    bool continues = (byte & 0xc0) == 0x80;
-    // A byte that does not continue the character before it ends a broken one.
-    if (to->count && !continues && !report_broken(to)) return false;
-    to->bytes[to->count++] = byte;
-    to->bytes[to->count] = 0;
-    if (byte && reef_character_bytes(to->bytes, to->count)) {
-        to->count = 0;
-        return send_character(to, (const char *)to->bytes);
-    }
-    // 0xc0 and 0xc1 begin no valid character, and everything below is ASCII or a continuation.
-    bool begins = to->bytes[0] >= 0xc2; // a character of more than one byte
-    if (!begins || to->count == CHARACTER_BYTES_MAX) return report_broken(to);
-    return !atomic_load(&to->query->abandoned);
+    reef_query *query = context;
+    (void)byte;
+    return !atomic_load(&query->abandoned);
 }
 
-static reef_status generate(reef_query_thread *queries,
-                            reef_model *model,
+static reef_status generate(reef_model *model,
                             reef_query *query,
                             const generation_request *asked,
                             reef_error *err) {
@@ -247,28 +207,21 @@ static reef_status generate(reef_query_thread *queries,
     // Never zero bytes, since malloc(0) may be NULL.
     uint8_t *out = calloc(count + 1, 1);
     if (out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes", count);
-    spoken to = {.queries = queries, .query = query};
     reef_sampling sampling = asked->sampling;
+    sampling.on_byte = on_byte;
+    sampling.context = query;
     // The model is kept for the next query, which sets this again.
     reef_model_set_reading(model, asked->reading);
-    // Streaming sends every character as it is drawn.
-    if (asked->stream) {
-        sampling.on_byte = on_byte;
-        sampling.context = &to;
-    }
     reef_status status = reef_model_generate(model, (const uint8_t *)asked->prompt,
                                              asked->prompt_bytes, count, &sampling, out, err);
     if (status == REEF_OK) {
-        // What is left at the end is an incomplete character.
-        (void)report_broken(&to); // the last character may not be whole
         for (size_t i = 0; i < count; i++)
             // A zero byte cannot stand in the JSON string that is made from a C string.
             if (!out[i]) out[i] = '?'; // text ends at a zero
         query->result = json_object();
         set_state(query->result, query, model);
         json_object_set_new(query->result, "bytes", reef_json_count(count));
-        if (!asked->stream)
-            json_object_set_new(query->result, "text", reef_json_text((const char *)out));
+        json_object_set_new(query->result, "text", reef_json_text((const char *)out));
     }
     free(out);
     return status;
@@ -279,13 +232,11 @@ static reef_status parse_generation(json_t *body, generation_request *asked, ree
     json_error_t why;
     json_int_t count = GENERATE_BYTES_DEFAULT, seed = 1;
     double temperature = 1, top_p = 1;
-    int stream = 0;
     json_t *frozen = NULL; // part of the body
     // All parameters at once, each with its default; unknown ones are refused.
-    if (json_unpack_ex(body, &why, JSON_STRICT, "{s:s%, s?I, s?I, s?F, s?F, s?b, s?o}", "prompt",
+    if (json_unpack_ex(body, &why, JSON_STRICT, "{s:s%, s?I, s?I, s?F, s?F, s?o}", "prompt",
                        &asked->prompt, &asked->prompt_bytes, "bytes", &count, "seed", &seed,
-                       "temperature", &temperature, "top_p", &top_p, "stream", &stream, "frozen",
-                       &frozen))
+                       "temperature", &temperature, "top_p", &top_p, "frozen", &frozen))
         return reef_fail(err, REEF_ERR_INVALID, "the body is not understood: %s", why.text);
     if (asked->prompt_bytes < 1)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -304,7 +255,6 @@ static reef_status parse_generation(json_t *body, generation_request *asked, ree
     // Of no share at all generation makes the whole.
     float share = fmaxf((float)top_p, FLT_MIN);
     asked->count = (size_t)count;
-    asked->stream = stream;
     asked->sampling =
         (reef_sampling){.seed = (uint64_t)seed, .temperature = (float)temperature, .top_p = share};
     return REEF_OK;
@@ -318,7 +268,7 @@ reef_status reef_query_generate(reef_query_thread *queries, reef_query *query, r
     if (status != REEF_OK) return status;
     status = parse_generation(body, &asked, err);
     if (status == REEF_OK) status = model_of(queries, query, &model, err);
-    if (status == REEF_OK) status = generate(queries, model, query, &asked, err);
+    if (status == REEF_OK) status = generate(model, query, &asked, err);
     json_decref(body);
     return status;
 }

@@ -12,7 +12,6 @@
 void reef_query_free(reef_query *query) {
     if (query == NULL) return;
     free(query->body);
-    free(query->pending);
     json_decref(query->arguments);
     json_decref(query->result);
     free(query->text);
@@ -24,34 +23,6 @@ static void append_query(reef_query **list, reef_query *query) {
     while (*list != NULL) list = &(*list)->next;
     query->next = NULL;
     *list = query;
-}
-
-bool reef_query_thread_emit(reef_query_thread *queries,
-                            reef_query *query,
-                            const char *bytes,
-                            size_t count) {
-    // Nobody listens any more: the query may stop.
-    if (atomic_load(&query->abandoned)) return false;
-    uv_mutex_lock(&queries->lock);
-    // Output waits in the query until the loop fetches it; the loop must never wait for a query.
-    bool fits = query->pending_room - query->pending_bytes >= count;
-    if (!fits) {
-        size_t room = 2 * query->pending_room + count;
-        char *pending = realloc(query->pending, room);
-        fits = pending != NULL;
-        if (fits) {
-            query->pending = pending;
-            query->pending_room = room;
-        }
-    }
-    if (fits) {
-        memcpy(query->pending + query->pending_bytes, bytes, count);
-        query->pending_bytes += count;
-    }
-    uv_mutex_unlock(&queries->lock);
-    // uv_async_send is the one libuv call that other threads may make.
-    (void)uv_async_send(queries->options.wake);
-    return fits;
 }
 
 reef_query *reef_query_thread_take(reef_query_thread *queries, bool for_twin) {
@@ -161,22 +132,6 @@ reef_query *reef_query_thread_replied(reef_query_thread *queries) {
     queries->done = NULL;
     uv_mutex_unlock(&queries->lock);
     return list;
-}
-
-char *reef_query_thread_emitted(reef_query_thread *queries, reef_query **query, size_t *bytes) {
-    char *pending = NULL;
-    uv_mutex_lock(&queries->lock);
-    // Only the running query has output.
-    *query = queries->current;
-    if (*query != NULL && (*query)->pending_bytes) {
-        pending = (*query)->pending;
-        *bytes = (*query)->pending_bytes;
-        // The loop takes the buffer over; the query begins a new one.
-        (*query)->pending = NULL;
-        (*query)->pending_bytes = (*query)->pending_room = 0;
-    }
-    uv_mutex_unlock(&queries->lock);
-    return pending;
 }
 
 reef_status reef_query_thread_start(reef_query_thread **out,

@@ -47,16 +47,12 @@ struct reef_query {
     json_t *arguments; // or NULL; the query's
     // the reply
     reef_error error;
-    json_t *result; // once done: for `on_done` only
-    char *text;     // of the result otherwise; on the heap
-    // of a reply that is sent while it is computed
-    char *pending; // emitted and not taken yet; under the thread's lock while the query runs
-    size_t pending_bytes, pending_room;
-    atomic_bool abandoned; // nobody waits for more of it
+    json_t *result;        // once done: for `on_done` only
+    char *text;            // of the result otherwise; on the heap
+    atomic_bool abandoned; // nobody waits for it
     atomic_bool unwanted;  // its client hung up: it is not begun any more
     // the loop's own
-    void *owner;  // who waits for it; NULL when they went away
-    void *stream; // where what was emitted goes, once it does
+    void *owner; // who waits for it; NULL when they went away
     /**
      * Called when it is done, instead of replying to its owner, who makes no request then; NULL.
      */
@@ -79,8 +75,6 @@ REEF_MUST_CHECK reef_status reef_query_thread_submit(reef_query_thread *queries,
 void reef_query_thread_expect(reef_query_thread *queries, uint64_t commit);
 /** The queries done since the last call, as a list; the caller's. */
 reef_query *reef_query_thread_replied(reef_query_thread *queries);
-/** Output of the running query since the last call, on the heap; NULL when there was none. */
-char *reef_query_thread_emitted(reef_query_thread *queries, reef_query **query, size_t *bytes);
 
 // ---- for queries, on the query thread -----------------------------------------------------------
 
@@ -92,13 +86,6 @@ REEF_MUST_CHECK reef_status reef_query_thread_open(reef_query_thread *queries,
                                                    const char *as_of,
                                                    reef_model **model,
                                                    reef_error *err);
-/**
- * Send bytes ahead of the result. False if their client has left, or memory is exhausted.
- */
-bool reef_query_thread_emit(reef_query_thread *queries,
-                            reef_query *query,
-                            const char *bytes,
-                            size_t count);
 /** What the thread remembers about forgetting from one query to the next. */
 reef_forgetting **reef_query_thread_forgetting(reef_query_thread *queries);
 /** The name of the state that the last model is of. */
