@@ -1,6 +1,6 @@
 // Metrics for Prometheus; see status.h. Names end in their unit, base units only; nothing is
-// labelled by expert, and no text of the stream is shown. Labels are few: sources, states of
-// experts, phases of a step, tables and inputs of a context memory.
+// labelled by expert, and no text of the stream is shown. Labels are few: sources, generations,
+// kinds, states of experts, phases of a step.
 //
 // A counter begins at 0 with the process, or counts what is committed. One that fell back to the
 // last commit after a crash would look like a reset, and all that was ever trained would count
@@ -194,36 +194,6 @@ static void write_commits(FILE *out, const reef_training_view *view) {
           view->failing[0] != 0);
 }
 
-static double share_of(uint64_t used, uint64_t all) {
-    return all > 0 ? (double)used / (double)all : 0.0;
-}
-
-// The context memory of the open generation; a pool without context memories has no such families.
-static void write_memory(FILE *out, const reef_memory_status *memory) {
-    static const char *const TABLES[] = {"cells", "trees"};
-    const reef_memory_stats *stats = &memory->stats;
-    const double used[] = {share_of(stats->cells_used, stats->cells),
-                           share_of(stats->trees_used, stats->trees)};
-    const char *inputs[REEF_MEMORY_INPUTS_MAX];
-    size_t count = reef_memory_input_count();
-    if (stats->bytes_max == 0) return;
-    for (size_t i = 0; i < count; i++) inputs[i] = reef_memory_input_name(i);
-    gauge(out, "reef_context_memory_bytes", "Bytes of the open generation's context memory.",
-          (double)stats->bytes);
-    gauge(out, "reef_context_memory_limit_bytes", "Bytes that it may take, context_memory.",
-          (double)stats->bytes_max);
-    gauge(out, "reef_context_memory_learned_bytes", "Bytes of the stream that it has learned.",
-          (double)stats->learned_bytes);
-    family(out, "reef_context_memory_used_ratio", "gauge",
-           "Share of the slots of its tables that are in use.", "table", 2, TABLES, used);
-    family(out, "reef_context_memory_input_share_ratio", "gauge",
-           "Part that an input of its mixer has in the log odds, since the process started.",
-           "input", count, inputs, memory->shares);
-    family(out, "reef_context_memory_input_hit_ratio", "gauge",
-           "Share of bytes in which the input had something to say, likewise.", "input", count,
-           inputs, memory->hits);
-}
-
 // Names of kinds have no character that a label would escape.
 static void label_one(FILE *out, const char *family_name, const char *what, const json_t *one) {
     const char *name = json_string_value(json_object_get(one, "name"));
@@ -413,7 +383,6 @@ char *reef_prometheus_text(reef_status_view *monitor,
     write_sources(out, monitor);
     write_phases(out, &view.trainer);
     write_experts(out, &view.trainer);
-    write_memory(out, &view.trainer.memory);
     write_commits(out, &view);
     write_ranks(out, monitor);
     write_joins(out, monitor);

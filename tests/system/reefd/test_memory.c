@@ -25,13 +25,6 @@ BOX_TEST(status_and_metrics_tell_what_the_memory_holds) {
     assert_null(json_at(status, "not_learned_bytes")); // all of the stream is learned
 
     static const char *const NAMES[] = {
-        "reef_context_memory_bytes ",
-        "reef_context_memory_limit_bytes 4194304\n",
-        "reef_context_memory_learned_bytes ",
-        "reef_context_memory_used_ratio{table=\"cells\"} 0.",
-        "reef_context_memory_used_ratio{table=\"trees\"} ",
-        "reef_context_memory_input_share_ratio{input=\"net\"} 0.",
-        "reef_context_memory_input_hit_ratio{input=\"word\"} ",
         "reef_generation_memory_learned_bytes{generation=\"0\"} ",
         "reef_generation_memory_bytes{generation=\"0\"} ",
         "reef_generation_memory_used_ratio{generation=\"0\"} 0.",
