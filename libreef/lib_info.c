@@ -194,19 +194,28 @@ static reef_status read_usage(reef_pool *pool,
     return status;
 }
 
-static reef_status give_usage(reef_pool *pool,
-                              uint32_t generation,
-                              uint32_t layer,
-                              reef_usage_range *range,
-                              uint64_t *counts,
-                              double *scores,
-                              size_t count,
-                              reef_error *err) {
+reef_status reef_pool_usage(reef_pool *pool,
+                            uint32_t generation,
+                            uint32_t layer,
+                            uint64_t since_ms,
+                            uint64_t until_ms,
+                            uint64_t *counts,
+                            double *scores,
+                            size_t count,
+                            reef_error *err) {
+    bool ever = since_ms == 0 && until_ms == 0;
+    reef_usage_range range = {.since_ms = since_ms,
+                              .until_ms = until_ms == 0 ? UINT64_MAX : until_ms};
     reef_usage *usage = NULL;
+    if (range.since_ms >= range.until_ms)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "a range of time from %llu to %llu has nothing in it",
+                         (unsigned long long)since_ms, (unsigned long long)until_ms);
     reef_status status = reef_lib_enter(pool, err);
     if (status != REEF_OK) return status;
     status = check_usage(pool, generation, layer, count, err);
-    if (status == REEF_OK) status = read_usage(pool, generation, layer, count, range, &usage, err);
+    if (status == REEF_OK)
+        status = read_usage(pool, generation, layer, count, ever ? NULL : &range, &usage, err);
     reef_lib_leave(pool);
     for (size_t n = 0; status == REEF_OK && n < count; n++) {
         counts[n] = usage[n].count;
@@ -214,32 +223,4 @@ static reef_status give_usage(reef_pool *pool,
     }
     free(usage);
     return status;
-}
-
-reef_status reef_pool_usage(reef_pool *pool,
-                            uint32_t generation,
-                            uint32_t layer,
-                            uint64_t *counts,
-                            double *scores,
-                            size_t count,
-                            reef_error *err) {
-    return give_usage(pool, generation, layer, NULL, counts, scores, count, err);
-}
-
-reef_status reef_pool_usage_between(reef_pool *pool,
-                                    uint32_t generation,
-                                    uint32_t layer,
-                                    uint64_t since_ms,
-                                    uint64_t until_ms,
-                                    uint64_t *counts,
-                                    double *scores,
-                                    size_t count,
-                                    reef_error *err) {
-    reef_usage_range range = {.since_ms = since_ms,
-                              .until_ms = until_ms == 0 ? UINT64_MAX : until_ms};
-    if (range.since_ms >= range.until_ms)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "a range of time from %llu to %llu has nothing in it",
-                         (unsigned long long)since_ms, (unsigned long long)until_ms);
-    return give_usage(pool, generation, layer, &range, counts, scores, count, err);
 }

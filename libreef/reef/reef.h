@@ -333,37 +333,26 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_prune(
 /* ---- use of experts -------------------------------------------------------------------------- */
 
 /**
- * How often each expert was chosen in training, up to the last commit.
+ * How often each expert was chosen in training, up to the last commit. In a range of time as far as
+ * it is known: to the commit for an hour, to the hour for two days, to the day for 400. A commit,
+ * hour or day that touches the range counts as a whole. What is older is known in total only, and
+ * counts where since_ms is 0.
  *
- * layer   of a model's blocks; 0 of a layer
- * counts  (count) written, by local id
- * scores  (count) sums of the weights it was chosen with; may be NULL
- * count   experts of the generation; INVALID where they are not so many
+ * layer               of a model's blocks; 0 of a layer
+ * since_ms, until_ms  milliseconds since 1970, since <= t < until; until 0: now. Both 0: ever
+ * counts              (count) written, by local id
+ * scores              (count) sums of the weights it was chosen with; may be NULL
+ * count               experts of the generation; INVALID where they are not so many
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_usage(reef_pool *pool,
                                                      uint32_t generation,
                                                      uint32_t layer,
+                                                     uint64_t since_ms,
+                                                     uint64_t until_ms,
                                                      uint64_t *counts,
                                                      double *scores,
                                                      size_t count,
                                                      reef_error *err);
-
-/**
- * The same in a range of time, as far as it is known: to the commit for an hour, to the hour for
- * two days, to the day for 400. A commit, hour or day that touches the range counts as a whole.
- * What is older is known in total only, and counts where since_ms is 0.
- *
- * since_ms, until_ms  milliseconds since 1970, since <= t < until; until 0: now
- */
-REEF_API REEF_MUST_CHECK reef_status reef_pool_usage_between(reef_pool *pool,
-                                                             uint32_t generation,
-                                                             uint32_t layer,
-                                                             uint64_t since_ms,
-                                                             uint64_t until_ms,
-                                                             uint64_t *counts,
-                                                             double *scores,
-                                                             size_t count,
-                                                             reef_error *err);
 
 /* ---- a layer --------------------------------------------------------------------------------- */
 

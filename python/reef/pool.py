@@ -395,12 +395,8 @@ class Pool:
         """
         experts = self._generation(generation).experts
         counts, scores = np.zeros(experts, np.uint64), np.zeros(experts, np.float64)
-        arrays = counts.ctypes.data, scores.ctypes.data, experts
-        if since is None and until is None:
-            self._call(_c.lib.reef_pool_usage, generation, layer, *arrays)
-        else:
-            self._call(_c.lib.reef_pool_usage_between, generation, layer, _milliseconds(since),
-                     _milliseconds(until), *arrays)
+        self._call(_c.lib.reef_pool_usage, generation, layer, _milliseconds(since), _milliseconds(until),
+                   counts.ctypes.data, scores.ctypes.data, experts)
         return counts, scores
 
     def _generation(self, number):

@@ -100,7 +100,7 @@ static void expect_library(const char *path, uint64_t since, uint64_t until, jso
     reef_pool *pool = NULL;
     uint64_t counts[EXPERTS], sum = 0;
     must(reef_pool_open(&pool, path, NULL, &err), &err);
-    must(reef_pool_usage_between(pool, 1, 0, since, until, counts, NULL, EXPERTS, &err), &err);
+    must(reef_pool_usage(pool, 1, 0, since, until, counts, NULL, EXPERTS, &err), &err);
     reef_pool_close(pool);
     for (size_t i = 0; i < EXPERTS; i++) sum += counts[i];
     assert_int_equal(sum, wanted);

@@ -456,7 +456,7 @@ LAYER_TEST(a_mask_decides_row_by_row) {
     memset(mask + ROWS, 1, 10);
     (void)lib_train_step(f->layer, f->tape, 2, 6, mask);
     must(reef_pool_commit(f->layer, NULL, &why));
-    must(reef_pool_usage(f->layer, 1, 0, counts, NULL, SIDE_NEW * SIDE_NEW, &why));
+    must(reef_pool_usage(f->layer, 1, 0, 0, 0, counts, NULL, SIDE_NEW * SIDE_NEW, &why));
     for (size_t n = 0; n < SIDE_NEW * SIDE_NEW; n++) sum += counts[n];
     assert_int_equal(sum, (5 * ROWS + 10) * HEADS * TOPK);
 }
@@ -472,14 +472,14 @@ LAYER_TEST(usage_of_what_has_grown_since_is_that_of_the_experts_there_were) {
     must(reef_pool_grow(f->layer, LARGER, &why));
     (void)lib_train(f->layer, 1, 5, 10);
     must(reef_pool_commit(f->layer, NULL, &why));
-    must(reef_pool_usage(f->layer, 0, 0, all, weights, LARGER * LARGER, &why));
-    must(reef_pool_usage(reader, 0, 0, ours, our_weights, SIDE * SIDE, &why));
+    must(reef_pool_usage(f->layer, 0, 0, 0, 0, all, weights, LARGER * LARGER, &why));
+    must(reef_pool_usage(reader, 0, 0, 0, 0, ours, our_weights, SIDE * SIDE, &why));
     assert_memory_equal(ours, all, sizeof(ours));
     assert_memory_equal(our_weights, weights, sizeof(our_weights));
-    assert_int_equal(reef_pool_usage(reader, 0, 0, all, NULL, LARGER * LARGER, &why),
+    assert_int_equal(reef_pool_usage(reader, 0, 0, 0, 0, all, NULL, LARGER * LARGER, &why),
                      REEF_ERR_INVALID);
     memset(ours, 0, sizeof(ours));
-    must(reef_pool_usage_between(reader, 0, 0, 1, 0, ours, NULL, SIDE * SIDE, &why));
+    must(reef_pool_usage(reader, 0, 0, 1, 0, ours, NULL, SIDE * SIDE, &why));
     assert_memory_equal(ours, all, sizeof(ours));
     reef_pool_close(reader);
 }

@@ -151,15 +151,15 @@ DIRECTORY_TEST(what_there_is_can_be_read) {
 
     uint64_t counts[16], sum = 0;
     double scores[16], score = 0;
-    must(reef_pool_usage(pool, 0, 0, counts, scores, 16, &why));
+    must(reef_pool_usage(pool, 0, 0, 0, 0, counts, scores, 16, &why));
     for (size_t n = 0; n < 16; n++) {
         sum += counts[n];
         score += scores[n];
     }
     assert_int_equal(sum, info.position * 2 * 2); // heads * topk experts for each byte
     assert_true(fabs(score - (double)info.position * 2) < 0.01 * score); // gates sum to 1 a head
-    assert_int_equal(reef_pool_usage(pool, 0, 0, counts, NULL, 15, &why), REEF_ERR_INVALID);
-    assert_int_equal(reef_pool_usage(pool, 0, 1, counts, NULL, 16, &why), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_pool_usage(pool, 0, 0, 0, 0, counts, NULL, 15, &why), REEF_ERR_INVALID);
+    assert_int_equal(reef_pool_usage(pool, 0, 1, 0, 0, counts, NULL, 16, &why), REEF_ERR_NOT_FOUND);
     reef_pool_close(pool);
 }
 
@@ -185,7 +185,7 @@ DIRECTORY_TEST(what_is_evaluated_after_a_mark_has_its_boundary) {
     must(reef_pool_read_info(pool, &after, &why));
     assert_int_equal(after.step, before.step);
     assert_int_equal(after.experts, BOTH); // but they are not in the commit yet, nor used
-    must(reef_pool_usage(pool, 1, 0, counts, NULL, 16, &why));
+    must(reef_pool_usage(pool, 1, 0, 0, 0, counts, NULL, 16, &why));
     for (size_t n = 0; n < 16; n++) assert_int_equal(counts[n], 0);
     (void)loss_of(pool, text, NULL);
     reef_pool *reader = lib_pool_open(path, 0, NULL, 1);
@@ -256,19 +256,17 @@ DIRECTORY_TEST(usage_in_a_range_is_part_of_all_usage) {
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     must(reef_pool_train(pool, "text", text, TEXT_BYTES, &why));
     must(reef_pool_commit(pool, NULL, &why));
-    must(reef_pool_usage(pool, 0, 0, ever, all, 16, &why));
+    must(reef_pool_usage(pool, 0, 0, 0, 0, ever, all, 16, &why));
     // It was all after 1970, and some minutes ago at most.
-    must(reef_pool_usage_between(pool, 0, 0, 1, 0, range, scores, 16, &why));
+    must(reef_pool_usage(pool, 0, 0, 1, 0, range, scores, 16, &why));
     assert_memory_equal(range, ever, sizeof(ever));
     assert_memory_equal(scores, all, sizeof(all));
-    must(reef_pool_usage_between(pool, 0, 0, 0, 1, range, NULL, 16, &why));
+    must(reef_pool_usage(pool, 0, 0, 0, 1, range, NULL, 16, &why));
     for (size_t n = 0; n < 16; n++) assert_int_equal(range[n], 0);
-    must(reef_pool_usage_between(pool, 0, 0, future, 0, range, NULL, 16, &why));
+    must(reef_pool_usage(pool, 0, 0, future, 0, range, NULL, 16, &why));
     for (size_t n = 0; n < 16; n++) assert_int_equal(range[n], 0);
-    assert_int_equal(reef_pool_usage_between(pool, 0, 0, 5, 5, range, NULL, 16, &why),
-                     REEF_ERR_INVALID);
-    assert_int_equal(reef_pool_usage_between(pool, 0, 0, 0, 0, range, NULL, 15, &why),
-                     REEF_ERR_INVALID);
+    assert_int_equal(reef_pool_usage(pool, 0, 0, 5, 5, range, NULL, 16, &why), REEF_ERR_INVALID);
+    assert_int_equal(reef_pool_usage(pool, 0, 0, 0, 0, range, NULL, 15, &why), REEF_ERR_INVALID);
     reef_pool_close(pool);
 }
 
