@@ -81,11 +81,8 @@ static void clear(reef_kind_vote *vote, uint32_t kind) {
 }
 
 // `count` bytes of the text, which ends `back` bytes before its end.
-static void add_chunk(reef_kind_vote *vote,
-                      uint32_t kind,
-                      const reef_text_ring *text,
-                      uint64_t back,
-                      uint64_t count) {
+static void add_chunk(
+    reef_kind_vote *vote, uint32_t kind, const reef_text *text, uint64_t back, uint64_t count) {
     uint64_t *column = vote->rows + kind / 64, mine = 1ull << kind % 64, bytes = 0;
     uint64_t *words[AHEAD * ORDER_COUNT];
     for (uint64_t at = 0; at < count;) {
@@ -115,11 +112,12 @@ reef_status reef_kind_vote_set(reef_kind_vote *vote,
     if (status != REEF_OK) return status;
     clear(vote, kind);
     if (memory == NULL) return REEF_OK;
-    const reef_text_ring *text = &memory->predictor.text;
+    const reef_text *text = &memory->predictor.text;
     uint32_t chunks = vote->sample / CHUNK;
-    if (text->kept <= vote->sample) add_chunk(vote, kind, text, 0, text->kept);
-    for (uint32_t c = 0; text->kept > vote->sample && c < chunks; c++) {
-        uint64_t back = (text->kept - CHUNK) * c / (chunks - 1);
+    uint64_t kept = text->end - text->begin;
+    if (kept <= vote->sample) add_chunk(vote, kind, text, 0, kept);
+    for (uint32_t c = 0; kept > vote->sample && c < chunks; c++) {
+        uint64_t back = (kept - CHUNK) * c / (chunks - 1);
         add_chunk(vote, kind, text, back, CHUNK);
     }
     if (vote->bits[kind] > 0) vote->known++;

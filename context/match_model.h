@@ -6,7 +6,8 @@
 // some bytes after it was wrong: in logs one number differs and the rest agrees.
 //
 // Of a long match every eighth place or so is in the index, and the others are not looked up: a
-// match is as good some bytes later. So what is entered stays, far back in the text.
+// match is as good some bytes later. Fewer are entered as the text outgrows its index. So what is
+// entered stays, far back in the text.
 //
 // Entry and candidate are two misses, one after the other. So a byte is followed in three steps,
 // with other work between them.
@@ -14,7 +15,7 @@
 #define REEF_MATCH_MODEL_H
 
 #include "lines.h"
-#include "text_ring.h"
+#include "text.h"
 
 #include <stdbool.h>
 
@@ -41,33 +42,31 @@ typedef struct reef_match {
  */
 void reef_match_step(reef_match *match,
                      const reef_lines *index,
-                     const reef_text_ring *text,
+                     const reef_text *text,
                      uint32_t shortest,
                      uint8_t byte,
                      bool remembers);
 /** Read that entry, ask for the text there and, where it `remembers`, enter the position. */
-void reef_match_look_up(reef_match *match,
-                        reef_lines *index,
-                        const reef_text_ring *text,
-                        uint32_t shortest,
-                        bool remembers);
+void reef_match_look_up(
+    reef_match *match, reef_lines *index, const reef_text *text, uint32_t shortest, bool remembers);
 /** Follow what was found, where it agrees in `shortest` bytes and the present match does not. */
-void reef_match_take(reef_match *match, const reef_text_ring *text, uint32_t shortest);
+void reef_match_take(reef_match *match, const reef_text *text, uint32_t shortest);
 
 /** The hash after one byte more. */
 static inline uint64_t reef_match_hash(uint64_t hash, uint32_t shortest, uint8_t byte) {
     // Every byte is shifted by 64 / shortest bits a step, so it is gone after `shortest` of them.
     return hash * (UINT64_C(0x2F0B4C47) << 64 / shortest) + byte + 1;
 }
-/** The entry of an index that a hash has; false: it is not looked up. */
-bool reef_match_entry(const reef_lines *index, uint64_t hash, uint32_t shortest, size_t *entry);
+/** The entry that a hash has in the index, of a text that ends there; false: it is not entered. */
+bool reef_match_entry(
+    const reef_lines *index, uint64_t hash, uint32_t shortest, uint64_t end, size_t *entry);
 #define REEF_MATCH_ENTRIES (REEF_LINE_BYTES / sizeof(uint32_t)) // a line
 
 /** Entries of an index in one of twice the lines. `to`: zeros. */
 void reef_match_index_double(reef_lines *to, const reef_lines *from);
 
 /** The byte that it expects; -1: none. */
-int reef_match_expected(const reef_match *match, const reef_text_ring *text);
+int reef_match_expected(const reef_match *match, const reef_text *text);
 
 /** What the trust in a match depends on: 0 .. REEF_MATCH_STATES - 1. */
 uint32_t reef_match_state(const reef_match *match);

@@ -27,13 +27,12 @@ reef_memory_sizes reef_memory_sizes_of(const reef_memory *memory) {
 }
 
 static reef_status make_tables(reef_predictor *p, const reef_memory_sizes *sizes, reef_error *err) {
-    reef_status status =
-        reef_text_init(&p->text, reef_memory_text_capacity(sizes), sizes->text_max, err);
+    reef_text_init(&p->text, sizes->text_max);
+    reef_status status = reef_text_announce(&p->text, sizes->learned_bytes, err);
     for (reef_memory_table t = 0; status == REEF_OK && t < REEF_TABLES; t++)
         status = reef_lines_init(table_of(p, t), (size_t)1 << sizes->lines_log2[t], err);
     if (status != REEF_OK) return status;
-    p->learned_bytes = p->text.end = sizes->learned_bytes;
-    p->text.kept = reef_memory_text_bytes(sizes);
+    p->learned_bytes = sizes->learned_bytes;
     p->cell_lines_log2 = sizes->lines_log2[REEF_TABLE_CELLS];
     p->slot_lines_log2 = sizes->lines_log2[REEF_TABLE_TREES];
     p->state = malloc(sizeof(*p->state));
@@ -74,9 +73,10 @@ reef_status reef_memory_new(reef_memory **out,
     const reef_memory_sizes sizes = reef_memory_sizes_first(bytes_max, text_max);
     if (!reef_memory_sizes_are_possible(&sizes))
         return reef_fail(err, REEF_ERR_INVALID,
-                         "a context memory keeps a power of two of its text, from 64 KiB to %llu "
-                         "bytes, not %" PRIu64,
-                         REEF_MEMORY_TEXT_MAX, text_max);
+                         "a context memory keeps blocks of %llu bytes of its text, from %llu to "
+                         "%llu bytes, not %" PRIu64,
+                         REEF_TEXT_BLOCK_BYTES, REEF_MEMORY_TEXT_MIN, REEF_MEMORY_TEXT_MAX,
+                         text_max);
     reef_memory *memory = NULL;
     reef_status status = reef_memory_make(&memory, &sizes, err);
     if (status != REEF_OK) return status;
@@ -205,14 +205,44 @@ uint64_t reef_memory_learned_bytes(const reef_memory *memory) {
 }
 
 size_t reef_memory_text(const reef_memory *memory, uint8_t *out, size_t count) {
-    const reef_text_ring *text = &memory->predictor.text;
-    if (out == NULL) return text->kept;
-    if (count > text->kept) count = text->kept;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t position = text->end - (count - i) - text->begin;
-        out[i] = text->own[position & (text->capacity - 1)];
+    const reef_text *text = &memory->predictor.text;
+    uint64_t kept = text->end - text->begin;
+    if (out == NULL) return kept;
+    if (count > kept) count = kept;
+    for (size_t done = 0; done < count;) {
+        uint64_t position = text->end - (count - done),
+                 left = REEF_TEXT_BLOCK_BYTES - position % REEF_TEXT_BLOCK_BYTES;
+        size_t size = left < count - done ? left : count - done;
+        memcpy(out + done, reef_text_find(text, position), size);
+        done += size;
     }
     return count;
+}
+
+const uint8_t *reef_memory_text_block(const reef_memory *memory,
+                                      size_t block,
+                                      const uint8_t **name) {
+    const reef_text *text = &memory->predictor.text;
+    if (block >= reef_text_full(text)) return NULL;
+    *name = text->names + block * REEF_TEXT_NAME_BYTES;
+    return text->blocks[block].bytes;
+}
+
+void reef_memory_text_lend(reef_memory *memory, size_t block, const uint8_t *bytes) {
+    reef_text_lend(&memory->predictor.text, block, bytes);
+}
+
+bool reef_memory_text_is_lent(const reef_memory *memory, size_t block) {
+    return memory->predictor.text.blocks[block].own == NULL;
+}
+
+reef_status reef_memory_text_copy(reef_memory *memory, reef_error *err) {
+    reef_text *text = &memory->predictor.text;
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < reef_text_full(text); i++)
+        if (text->blocks[i].own == NULL)
+            status = reef_text_copy(text, i, text->blocks[i].bytes, err);
+    return status;
 }
 
 uint64_t reef_memory_cells_used(const uint8_t *lines, size_t count) {
@@ -236,24 +266,29 @@ uint64_t reef_memory_bytes_max(const reef_memory *memory) {
     return memory->bytes_max;
 }
 
-uint64_t reef_memory_bytes(const reef_memory *memory) {
+// Without its text.
+static uint64_t fixed_bytes(const reef_memory *memory) {
     const reef_predictor *p = &memory->predictor;
     const reef_memory_sizes sizes = reef_memory_sizes_of(memory);
-    return reef_memory_sizes_bytes(&sizes) + p->text.capacity + sizeof(*p->state) +
+    return reef_memory_sizes_bytes(&sizes) + sizeof(*p->state) +
            (p->net != NULL ? sizeof(*p->net) : 0);
+}
+
+uint64_t reef_memory_bytes(const reef_memory *memory) {
+    return fixed_bytes(memory) + reef_text_bytes(&memory->predictor.text);
 }
 
 void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out) {
     const reef_predictor *p = &memory->predictor;
     *out = (reef_memory_stats){
         .learned_bytes = p->learned_bytes,
-        .bytes = reef_memory_bytes(memory),
+        .bytes = fixed_bytes(memory),
         .bytes_max = memory->bytes_max,
         .cells = p->cells.count * REEF_CELLS_A_LINE,
         .trees = p->slots.count * REEF_SLOTS_A_LINE,
         .cells_used = reef_memory_cells_used(p->cells.own, p->cells.count),
         .trees_used = reef_memory_trees_used(p->slots.own, p->slots.count),
-        .text_bytes = p->text.kept,
+        .text_bytes = p->text.end - p->text.begin,
     };
 }
 

@@ -6,7 +6,7 @@
 #include "reef_context.h"
 
 #define REEF_MEMORY_HEADER_BYTES 216
-#define REEF_MEMORY_VERSION 6
+#define REEF_MEMORY_VERSION 7
 
 // ---- memory_sizes.c -----------------------------------------------------------------------------
 
@@ -39,8 +39,7 @@ uint32_t reef_memory_table_max_log2(uint64_t bytes_max, reef_memory_table table)
 /** Bytes of the tables; never above the bound. */
 uint64_t reef_memory_sizes_bytes(const reef_memory_sizes *sizes);
 
-/** The text ring of these sizes: its capacity, and the bytes in it. */
-uint64_t reef_memory_text_capacity(const reef_memory_sizes *sizes);
+/** Bytes of the text that are kept. */
 uint64_t reef_memory_text_bytes(const reef_memory_sizes *sizes);
 /** The bound of the text where none is given. */
 uint64_t reef_memory_text_max(uint64_t bytes_max);

@@ -1,11 +1,11 @@
-// A memory as a few arrays of bytes, and a memory from such arrays.
+// A memory as a few arrays of bytes and the blocks of its text, and a memory from them.
 //
 // Tables, text and mixers are stored as they lie in memory, little-endian; all else that lives
 // between two bytes is in the header. Contexts of the next byte are computed again.
 //
 //   header   offset  size
 //                 0     4  "RMEM"
-//                 4     4  version: 6
+//                 4     4  version: 7
 //                 8     8  bytes_max
 //                16     8  learned bytes
 //                24    16  log2 of the lines of cells, of trees, and of each index of matches
@@ -56,6 +56,7 @@ static_assert(sizeof(reef_net_state) == 8 + sizeof(((reef_net_state *)0)->chance
 enum {
     PART_HEADER,
     PART_TEXT,
+    PART_TEXT_BLOCKS,
     PART_CELLS,
     PART_TREES,
     PART_INDEX,
@@ -65,9 +66,15 @@ enum {
 };
 
 static const char *const NAMES[PARTS] = {
-    [PART_HEADER] = "header", [PART_TEXT] = "text",   [PART_CELLS] = "cells",
-    [PART_TREES] = "trees",   [PART_INDEX] = "index", [PART_INDEX + 1] = "long index",
-    [PART_MIXER] = "mixer",   [PART_NET] = "net",
+    [PART_HEADER] = "header",
+    [PART_TEXT] = "text",
+    [PART_TEXT_BLOCKS] = REEF_TEXT_BLOCKS_NAME,
+    [PART_CELLS] = "cells",
+    [PART_TREES] = "trees",
+    [PART_INDEX] = "index",
+    [PART_INDEX + 1] = "long index",
+    [PART_MIXER] = "mixer",
+    [PART_NET] = "net",
 };
 
 // ---- the header ---------------------------------------------------------------------------------
@@ -301,8 +308,10 @@ static void list_parts(reef_memory *memory, reef_memory_part *parts) {
     const reef_predictor *p = &memory->predictor;
     parts[PART_HEADER] =
         (reef_memory_part){NAMES[PART_HEADER], memory->header, sizeof(memory->header)};
-    // A text that is not as long as its ring has never gone round in it.
-    parts[PART_TEXT] = (reef_memory_part){NAMES[PART_TEXT], p->text.own, p->text.kept};
+    parts[PART_TEXT] = (reef_memory_part){NAMES[PART_TEXT], reef_text_last(&p->text),
+                                          p->text.end % REEF_TEXT_BLOCK_BYTES};
+    parts[PART_TEXT_BLOCKS] = (reef_memory_part){NAMES[PART_TEXT_BLOCKS], p->text.names,
+                                                 reef_text_full(&p->text) * REEF_TEXT_NAME_BYTES};
     parts[PART_CELLS] = lines_part(PART_CELLS, &p->cells);
     parts[PART_TREES] = lines_part(PART_TREES, &p->slots);
     for (size_t k = 0; k < REEF_MATCHES; k++)
@@ -335,9 +344,26 @@ void reef_memory_parts(reef_memory *memory, reef_memory_part *parts) {
     parts[PART_MIXER].data = memory->difference;
 }
 
+static reef_status fetch_text(reef_text *text, const reef_memory_reader *from, reef_error *err) {
+    static const uint8_t zeros[REEF_TEXT_BLOCK_BYTES];
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < reef_text_full(text); i++) {
+        const uint8_t *bytes = NULL;
+        bool lent = false;
+        status = from->fetch_text(from->context, i, text->names + i * REEF_TEXT_NAME_BYTES, &bytes,
+                                  &lent, err);
+        if (status != REEF_OK) return status;
+        if (bytes != NULL && lent)
+            reef_text_lend(text, i, bytes);
+        else
+            status = reef_text_copy(text, i, bytes != NULL ? bytes : zeros, err);
+        if (status == REEF_OK && bytes == NULL) reef_text_name(text, i);
+    }
+    return status;
+}
+
 static reef_status fetch_parts(reef_memory *memory,
-                               reef_memory_fetch fetch,
-                               void *context,
+                               const reef_memory_reader *from,
                                reef_error *err) {
     reef_memory_part parts[PARTS];
     reef_status status = REEF_OK;
@@ -345,20 +371,22 @@ static reef_status fetch_parts(reef_memory *memory,
     for (size_t i = PART_HEADER + 1; i < PARTS && status == REEF_OK; i++)
         if (parts[i].bytes > 0)
             // All are this memory's own, and not const.
-            status = fetch(context, parts[i].name, (void *)(uintptr_t)parts[i].data, parts[i].bytes,
-                           err);
-    return status;
+            status = from->fetch(from->context, parts[i].name, (void *)(uintptr_t)parts[i].data,
+                                 parts[i].bytes, err);
+    return status == REEF_OK ? fetch_text(&memory->predictor.text, from, err) : status;
 }
 
-static reef_status fill(
-    reef_memory *memory, const header *h, reef_memory_fetch fetch, void *context, reef_error *err) {
+static reef_status fill(reef_memory *memory,
+                        const header *h,
+                        const reef_memory_reader *from,
+                        reef_error *err) {
     reef_predictor *p = &memory->predictor;
     if (h->net_bytes > 0) {
         p->net = malloc(sizeof(*p->net));
         if (p->net == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the weights of a net's bytes");
     }
-    reef_status status = fetch_parts(memory, fetch, context, err);
+    reef_status status = fetch_parts(memory, from, err);
     if (status != REEF_OK) return status;
     apply_difference(memory);
     reef_predictor_begin(p);
@@ -371,17 +399,16 @@ static reef_status fill(
 }
 
 reef_status reef_memory_restore(reef_memory **out,
-                                reef_memory_fetch fetch,
-                                void *context,
+                                const reef_memory_reader *from,
                                 reef_error *err) {
     uint8_t bytes[REEF_MEMORY_HEADER_BYTES];
     reef_memory *memory = NULL;
     header h;
     *out = NULL;
-    reef_status status = fetch(context, NAMES[PART_HEADER], bytes, sizeof(bytes), err);
+    reef_status status = from->fetch(from->context, NAMES[PART_HEADER], bytes, sizeof(bytes), err);
     if (status == REEF_OK) status = read_header(bytes, &h, err);
     if (status == REEF_OK) status = reef_memory_make(&memory, &h.sizes, err);
-    if (status == REEF_OK) status = fill(memory, &h, fetch, context, err);
+    if (status == REEF_OK) status = fill(memory, &h, from, err);
     if (status != REEF_OK) {
         reef_memory_free(memory);
         return status;
@@ -397,7 +424,9 @@ static void list_announced(const header *h, reef_memory_part *parts) {
     const reef_memory_sizes *s = &h->sizes;
     uint64_t bytes[PARTS] = {
         [PART_HEADER] = REEF_MEMORY_HEADER_BYTES,
-        [PART_TEXT] = reef_memory_text_bytes(s),
+        [PART_TEXT] = s->learned_bytes % REEF_TEXT_BLOCK_BYTES,
+        [PART_TEXT_BLOCKS] =
+            reef_memory_text_bytes(s) / REEF_TEXT_BLOCK_BYTES * REEF_TEXT_NAME_BYTES,
         [PART_MIXER] = h->mixer_bytes,
         [PART_NET] = h->net_bytes,
     };
@@ -446,8 +475,7 @@ reef_status reef_memory_stored_stats(const void *header_part,
     size_t cell_lines = cells_bytes / REEF_LINE_BYTES, tree_lines = trees_bytes / REEF_LINE_BYTES;
     *out = (reef_memory_stats){
         .learned_bytes = s->learned_bytes,
-        .bytes =
-            reef_memory_sizes_bytes(s) + reef_memory_text_capacity(s) + h.mixer_bytes + h.net_bytes,
+        .bytes = reef_memory_sizes_bytes(s) + h.mixer_bytes + h.net_bytes,
         .bytes_max = s->bytes_max,
         .cells = (1ull << cells_log2) * REEF_CELLS_A_LINE,
         .trees = (1ull << trees_log2) * REEF_SLOTS_A_LINE,

@@ -9,10 +9,9 @@
 // the next size, up to its share of the bound. So what a memory takes, and what it knows, depends
 // on the stream alone.
 //
-// Of the power of two below the bound cells have a half, trees a quarter, the text an eighth, and
-// its two indexes a sixteenth each, so all together end within it. Where the bound is small, the
-// text still reaches much further back than the tables: of 4M these are full after some 200 kB,
-// and the text keeps 512 kB.
+// Of the power of two below the bound cells have a half, trees a quarter, and the two indexes of the
+// text an eighth each, so all together end within it. The text itself is stored in blocks that do
+// not change, and read where it is stored: four times the bound are kept of it.
 //
 // Room for cells and trees, by what the stream has:
 //
@@ -31,7 +30,10 @@
 // Bytes of text for an entry of an index. The index of long matches has as many entries as places
 // are entered: with an eighth of them a repeated passage was found some fifty bytes later.
 #define INDEX_SPARSE 8
-#define TEXT_FIRST (1ull << 16)
+#define INDEX_LINES_MAX_LOG2 26
+static_assert(INDEX_ENTRIES_A_LINE * INDEX_SPARSE << (INDEX_LINES_MAX_LOG2 - 1) ==
+                  REEF_MEMORY_TEXT_MAX,
+              "it doubles for the last time when the text is as long as it gets");
 // An entry of an index has the lower 32 bits of a position: more text could not be told apart.
 static_assert(REEF_MEMORY_TEXT_MAX <= 1ull << 32, "32 bits hold every position in the text");
 
@@ -42,20 +44,12 @@ static uint32_t log2_below(uint64_t x) {
 // ---- the text -----------------------------------------------------------------------------------
 
 uint64_t reef_memory_text_max(uint64_t bytes_max) {
-    uint64_t bound = 1ull << log2_below(bytes_max) >> 3;
+    uint64_t bound = 1ull << log2_below(bytes_max) << 2;
     return bound < REEF_MEMORY_TEXT_MAX ? bound : REEF_MEMORY_TEXT_MAX;
 }
 
-// It doubles when it is full and another byte comes.
-uint64_t reef_memory_text_capacity(const reef_memory_sizes *sizes) {
-    uint64_t capacity = TEXT_FIRST;
-    while (capacity < sizes->text_max && capacity < sizes->learned_bytes) capacity *= 2;
-    return capacity;
-}
-
 uint64_t reef_memory_text_bytes(const reef_memory_sizes *sizes) {
-    uint64_t capacity = reef_memory_text_capacity(sizes);
-    return sizes->learned_bytes < capacity ? sizes->learned_bytes : capacity;
+    return sizes->learned_bytes - reef_text_begin(sizes->learned_bytes, sizes->text_max);
 }
 
 // ---- the tables ---------------------------------------------------------------------------------
@@ -68,7 +62,9 @@ static uint32_t min_log2(reef_memory_table table) {
 uint32_t reef_memory_table_max_log2(uint64_t bytes_max, reef_memory_table table) {
     uint32_t all = log2_below(bytes_max / REEF_LINE_BYTES);
     if (table == REEF_TABLE_CELLS) return all - 1;
-    return table == REEF_TABLE_TREES ? all - 2 : all - 4;
+    if (table == REEF_TABLE_TREES) return all - 2;
+    // Of all the text there can be.
+    return all - 3 < INDEX_LINES_MAX_LOG2 ? all - 3 : INDEX_LINES_MAX_LOG2;
 }
 
 static uint64_t table_bytes(const reef_memory_sizes *sizes, reef_memory_table table) {
@@ -91,8 +87,8 @@ bool reef_memory_sizes_are_possible(const reef_memory_sizes *sizes) {
     if (sizes->bytes_max < REEF_MEMORY_BYTES_MIN || sizes->bytes_max > REEF_MEMORY_BYTES_MAX ||
         sizes->learned_bytes > LEARNED_BYTES_MAX)
         return false;
-    if (sizes->text_max < TEXT_FIRST || sizes->text_max > REEF_MEMORY_TEXT_MAX ||
-        (sizes->text_max & (sizes->text_max - 1)) != 0)
+    if (sizes->text_max < REEF_MEMORY_TEXT_MIN || sizes->text_max > REEF_MEMORY_TEXT_MAX ||
+        sizes->text_max % REEF_TEXT_BLOCK_BYTES != 0)
         return false;
     for (reef_memory_table t = 0; t < REEF_TABLES; t++)
         if (sizes->lines_log2[t] < min_log2(t) ||

@@ -71,7 +71,7 @@ static void begin_field(reef_position *p, uint8_t byte) {
     p->template = (p->template + byte) * FACTOR_2;
 }
 
-void reef_position_step(reef_position *p, const reef_text_ring *text, uint8_t byte) {
+void reef_position_step(reef_position *p, const reef_text *text, uint8_t byte) {
     bool letter = is_letter(byte), digit = is_digit(byte);
     uint8_t lower = byte >= 128 ? byte : (uint8_t)(byte | 32);
     p->bytes = p->bytes << 8 | byte;
@@ -113,10 +113,7 @@ uint64_t reef_order_hash(uint32_t order, uint64_t bytes) {
 // The byte at an offset of a stretch of text; 0 behind its end and where it is forgotten. Of a
 // stretch beyond half of what is kept nothing is read: then what is read of a text is still there
 // when as much again has been learned, and can be replayed.
-static uint32_t byte_within(const reef_text_ring *text,
-                            uint64_t begin,
-                            uint64_t end,
-                            uint64_t offset) {
+static uint32_t byte_within(const reef_text *text, uint64_t begin, uint64_t end, uint64_t offset) {
     int known = 0;
     if (offset >= end - begin || end - begin > text->bound / 2) return 0;
     uint8_t byte = reef_text_at(text, begin + offset, &known);
@@ -124,7 +121,7 @@ static uint32_t byte_within(const reef_text_ring *text,
 }
 
 // The bytes before the last eight, the newest lowest.
-static uint64_t older_bytes(const reef_text_ring *text, uint32_t count) {
+static uint64_t older_bytes(const reef_text *text, uint32_t count) {
     uint64_t bytes = 0;
     int known = 0;
     for (uint32_t i = count; i > 0; i--)
@@ -135,7 +132,7 @@ static uint64_t older_bytes(const reef_text_ring *text, uint32_t count) {
 #define CONTEXT(name, x) hashes[REEF_CONTEXT_##name] = hash(REEF_CONTEXT_##name, x)
 
 void reef_contexts_hash(const reef_position *p,
-                        const reef_text_ring *text,
+                        const reef_text *text,
                         uint32_t followers,
                         uint64_t *hashes) {
     const uint64_t b = p->bytes, word = (uint64_t)p->word * FACTOR;

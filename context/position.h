@@ -3,7 +3,7 @@
 #ifndef REEF_POSITION_H
 #define REEF_POSITION_H
 
-#include "text_ring.h"
+#include "text.h"
 
 #include <stdbool.h>
 
@@ -64,14 +64,14 @@ typedef struct reef_position {
 void reef_position_begin(reef_position *position, uint64_t at);
 
 /** One byte further; `text` ends with it. */
-void reef_position_step(reef_position *position, const reef_text_ring *text, uint8_t byte);
+void reef_position_step(reef_position *position, const reef_text *text, uint8_t byte);
 
 /**
  * followers  the two bytes that came last after the present two; 0: none
  * hashes     (REEF_CONTEXTS) written
  */
 void reef_contexts_hash(const reef_position *position,
-                        const reef_text_ring *text,
+                        const reef_text *text,
                         uint32_t followers,
                         uint64_t *hashes);
 

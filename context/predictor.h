@@ -200,7 +200,7 @@ typedef struct reef_predictor {
     // what it predicts from, and what learns
     reef_lines cells, slots, index[REEF_MATCHES];
     uint32_t cell_lines_log2, slot_lines_log2;
-    reef_text_ring text;
+    reef_text text;
     reef_position position;
     reef_match matches[REEF_MATCHES];
     reef_mix_state *state; // owned

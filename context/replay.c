@@ -27,8 +27,8 @@ typedef struct step {
 } step;
 
 typedef struct reading {
-    const reef_text_ring *text; // all of it, as of now
-    reef_text_ring past;        // what had been read of it by then
+    const reef_text *text; // all of it, as of now
+    reef_text past;        // what had been read of it by then
     reef_position position;
     uint64_t match_hashes[REEF_MATCHES];
     uint32_t trees, met;
@@ -58,11 +58,11 @@ static reef_status read_head(
     reef_status status = reef_log_block_begin(block, bytes, &r->learned, err);
     if (status != REEF_OK) return status;
     uint64_t since = p->learned_bytes - r->learned;
-    if (r->learned > p->learned_bytes || since > p->text.kept) return fail_corrupt(err);
+    if (r->learned > p->learned_bytes || since > p->text.end - p->text.begin)
+        return fail_corrupt(err);
     r->text = &p->text;
     r->past = p->text;
     r->past.end -= since;
-    r->past.kept -= since;
     r->position.bytes = reef_get_le64(block + 8);
     r->position.line = reef_get_le64(block + 16);
     r->position.line_above = reef_get_le64(block + 24);
@@ -128,7 +128,6 @@ static bool read_step(reading *r, step *s) {
     reef_contexts_hash(&r->position, &r->past, r->followers[last_two], s->hashes);
     r->followers[last_two] = (uint16_t)(r->followers[last_two] << 8 | s->byte);
     r->past.end++;
-    r->past.kept++;
     reef_position_step(&r->position, &r->past, s->byte);
     for (size_t k = 0; k < REEF_MATCHES; k++)
         s->match_hashes[k] = r->match_hashes[k] =
@@ -143,7 +142,7 @@ static bool read_step(reading *r, step *s) {
 static uint32_t *entry_of(reef_predictor *p, const reef_replay *replay, const step *s, size_t k) {
     size_t entry;
     reef_lines *index = &p->index[k];
-    if (!reef_match_entry(index, s->match_hashes[k], REEF_MATCH_SHORTEST[k], &entry) ||
+    if (!reef_match_entry(index, s->match_hashes[k], REEF_MATCH_SHORTEST[k], s->at + 1, &entry) ||
         !reef_replay_has(replay, REEF_TABLE_INDEX + k, entry / REEF_MATCH_ENTRIES))
         return NULL;
     return (uint32_t *)(void *)index->own + entry;

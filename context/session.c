@@ -29,7 +29,7 @@ static reef_status make_views(reef_memory_session *session, reef_error *err) {
     if (status == REEF_OK) status = reef_lines_init_view(&p->slots, &from->slots, err);
     for (size_t k = 0; status == REEF_OK && k < REEF_MATCHES; k++)
         status = reef_lines_init_view(&p->index[k], &from->index[k], err);
-    if (status == REEF_OK) status = reef_text_init_view(&p->text, &from->text, err);
+    reef_text_init_view(&p->text, &from->text);
     session->copies_net = from->net != NULL;
     return status;
 }
@@ -208,11 +208,13 @@ reef_status reef_memory_session_skip(reef_memory_session *session,
                                      reef_error *err) {
     reef_predictor *p = &session->predictor;
     if (p->begun && p->bit > 0) return fail_within_byte("a skip", err);
-    uint64_t room = count < p->text.bound ? count : p->text.bound;
-    reef_status status = reef_text_reserve(&p->text, room, err);
-    if (status != REEF_OK) return status;
-    reef_predictor_skip(p, bytes, count);
-    return REEF_OK;
+    reef_status status = REEF_OK;
+    for (size_t done = 0, size; status == REEF_OK && done < count; done += size) {
+        size = count - done < REEF_TEXT_BLOCK_BYTES ? count - done : REEF_TEXT_BLOCK_BYTES;
+        status = reef_text_reserve(&p->text, size, err);
+        if (status == REEF_OK) reef_predictor_skip(p, bytes + done, size);
+    }
+    return status;
 }
 
 reef_status reef_memory_session_distribution(reef_memory_session *session,

@@ -16,6 +16,7 @@
 #include "pool_file.h"
 #include "record.h"
 #include "reef_pool_check.h"
+#include "stable_map.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -23,6 +24,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,6 +50,7 @@ struct reef_environment {
     bool broken, map_full;
     uint64_t map_bytes;
     uint64_t read_count, read_ns_max; // read transactions that have ended
+    reef_stable_map lent;
 };
 
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -168,6 +171,7 @@ static reef_status lmdb_open(reef_environment *environment, reef_error *err) {
 static void environment_free(reef_environment *environment) {
     if (environment == NULL) return;
     lmdb_close(environment);
+    reef_stable_map_release(&environment->lent);
     reef_writer_unlock(environment->writer_fd);
     pthread_mutex_destroy(&environment->mutex);
     free(environment->path);
@@ -353,6 +357,25 @@ MDB_env *reef_environment_lmdb(const reef_environment *environment) {
 
 MDB_dbi reef_environment_dbi(const reef_environment *environment, reef_db db) {
     return environment->dbis[db];
+}
+
+const uint8_t *reef_environment_lend(reef_environment *environment,
+                                     const void *mapped,
+                                     size_t bytes) {
+    MDB_stat stat;
+    mdb_filehandle_t file;
+    uint64_t number; // of its page, which begins with it
+    if (mdb_env_stat(environment->lmdb, &stat) != 0 ||
+        mdb_env_get_fd(environment->lmdb, &file) != 0)
+        return NULL;
+    size_t within = (uintptr_t)mapped % stat.ms_psize;
+    const uint8_t *page = (const uint8_t *)mapped - within;
+    memcpy(&number, page, sizeof(number));
+    pthread_mutex_lock(&environment->mutex);
+    const uint8_t *lent =
+        reef_stable_map_find(&environment->lent, file, number * stat.ms_psize, within + bytes);
+    pthread_mutex_unlock(&environment->mutex);
+    return lent != NULL && memcmp(lent, page, within) == 0 ? lent + within : NULL;
 }
 
 // ---- transactions -------------------------------------------------------------------------------

@@ -137,6 +137,8 @@ static const key_field layouts[REEF_DB_COUNT][KEY_FIELDS_MAX] = {
     [REEF_DB_SERIES] = {NAME, LEVEL, SEQUENCE},
     [REEF_DB_MEMORY] = {GENERATION, NAME, BLOCK},
     [REEF_DB_VISITS] = {GENERATION, KIND, NAME, BLOCK},
+    [REEF_DB_TEXT] = {NAME},
+    [REEF_DB_BLOCKS] = {SEQUENCE},
 };
 static const key_field tensor_moments_layout[KEY_FIELDS_MAX] = {GENERATION, TAG_TENSOR, NAME,
                                                                 BLOCK};

@@ -36,7 +36,7 @@ static size_t sum_key(reef_db db, const reef_key_bytes *key, uint8_t out[REEF_SU
 // one.
 typedef struct place {
     MDB_txn *lmdb;
-    const reef_environment *environment;
+    reef_environment *environment;
 } place;
 
 static place place_of(const reef_txn *txn, const reef_key *key) {
@@ -214,6 +214,21 @@ reef_status reef_record_locate(
     return status;
 }
 
+reef_status reef_record_lend(
+    reef_txn *txn, const reef_key *key, size_t bytes, reef_lent *out, reef_error *err) {
+    reef_view view;
+    *out = (reef_lent){0};
+    reef_status status = reef_record_view(txn, key, &view, err);
+    if (status == REEF_OK) status = check_size(key, view.bytes, bytes, err);
+    if (status != REEF_OK) return status;
+    out->data = view.data;
+    // What this transaction wrote is not in the file yet.
+    if (view.commit == txn->commit) return REEF_OK;
+    const uint8_t *stays = reef_environment_lend(place_of(txn, key).environment, view.data, bytes);
+    if (stays != NULL) *out = (reef_lent){stays, true};
+    return REEF_OK;
+}
+
 reef_status reef_record_read(
     reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err) {
     reef_view view;
@@ -388,8 +403,7 @@ reef_status reef_cursor_open(reef_cursor *cursor,
                              size_t from_bytes,
                              reef_error *err) {
     *cursor = (reef_cursor){.done = true};
-    bool divided = db == REEF_DB_EXPERTS || db == REEF_DB_MOMENTS || db == REEF_DB_MEMORY ||
-                   db == REEF_DB_VISITS;
+    bool divided = db == REEF_DB_EXPERTS || db == REEF_DB_MOMENTS;
     if (txn->parts != NULL && divided)
         return reef_view_cursor_open(cursor, txn, db, from, from_bytes, err);
     int code =

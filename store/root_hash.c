@@ -13,10 +13,12 @@
 // What counts: of tensors, experts, moments and flags the generations that are not sealed; of usage
 // level 0, window 0; of generations all. Copies that belong to snapshots never count.
 //
-//   root of a generation = XXH3-128( the same entries of its tensors, experts, flags and memory )
+//   root of a generation = XXH3-128( the same entries of its tensors, experts and flags, and of the
+//                                    mark of its memory )
 //
-// Records of an open generation's memory depend on when commits happened, and so do a snapshot's
-// copies of them: memory is in no root but those of sealed generations of the pool itself.
+// The mark has the chain of all that the memory learned, and so stands for its tables, whose records
+// depend on when commits happened. That of an open generation does too, and a snapshot's copy of
+// it: it is in the roots of sealed generations of the pool itself.
 #define XXH_STATIC_LINKING_ONLY // for hash states on the stack
 #include "store_internal.h"
 
@@ -70,6 +72,14 @@ static reef_status hash_range(reef_txn *txn,
 static key_range generations_from(reef_db db, uint32_t first, uint32_t end) {
     key_range range = {.db = db, .first_bytes = 4, .end = end};
     reef_put_be32(range.first, first);
+    return range;
+}
+
+static key_range mark_of(uint32_t generation) {
+    static const char name[] = "mark"; // with its final zero
+    key_range range = {.db = REEF_DB_MEMORY, .first_bytes = 4 + sizeof(name), .prefix_only = true};
+    reef_put_be32(range.first, generation);
+    memcpy(range.first + 4, name, sizeof(name));
     return range;
 }
 
@@ -132,7 +142,9 @@ reef_status reef_generation_root(reef_txn *txn,
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         // Of an open generation's copy it would depend on when commits happened.
         if (parts[i] == REEF_DB_MEMORY && generation >= REEF_SNAPSHOT_GENERATION) continue;
-        key_range range = generations_from(parts[i], generation, generation + 1);
+        key_range range = parts[i] == REEF_DB_MEMORY
+                              ? mark_of(generation)
+                              : generations_from(parts[i], generation, generation + 1);
         reef_status status = hash_range(txn, &state, &range, err);
         if (status != REEF_OK) return status;
     }

@@ -35,6 +35,14 @@ const char *reef_environment_path(const reef_environment *environment);
 MDB_env *reef_environment_lmdb(const reef_environment *environment);
 /** The handle of a database. */
 MDB_dbi reef_environment_dbi(const reef_environment *environment, reef_db db);
+/**
+ * The same bytes at an address that stays until the environment closes. mapped: `bytes` bytes of a
+ * committed record of at least a page, in the map of a transaction that runs. NULL: there is no
+ * address space.
+ */
+const uint8_t *reef_environment_lend(reef_environment *environment,
+                                     const void *mapped,
+                                     size_t bytes);
 
 /**
  * Begin an LMDB transaction. First reopens the environment after a failed commit, and before a
@@ -87,6 +95,7 @@ struct reef_txn {
     reef_txn_mode mode;
     uint64_t begun_ns;      // of a monotonic clock: start of a read, or of its present step
     uint64_t commit;        // the number this write transaction will have; 0 in a read
+    uint64_t blocks_born;   // in it, see blocks.c
     uint64_t bytes_written; // payload bytes so far
     uint32_t generation_count, sealed_count; // sealed ones are 0 .. sealed_count - 1
     bool hashed_changed;                     // something in the root hash was written or removed
@@ -99,8 +108,6 @@ struct reef_txn {
     uint32_t division_count, division_rank;
     reef_shard_exchange exchange; // or NULL
     void *exchange_context;
-    reef_shard_exchange gather; // or NULL: its reads of divided records are not those of all ranks
-    void *gather_context;
     uint8_t *changes; // owned: keys of `sums` of divided records that changed, see shard.c
     size_t change_count, change_capacity;
 };
@@ -272,6 +279,12 @@ REEF_MUST_CHECK reef_status reef_generation_copy_into(reef_txn *from,
                                                       uint32_t generation,
                                                       reef_txn *into,
                                                       reef_error *err);
+
+/** The text and the blocks that the memory of a generation names, into another pool. */
+REEF_MUST_CHECK reef_status reef_blocks_copy_into(reef_txn *from,
+                                                  uint32_t generation,
+                                                  reef_txn *into,
+                                                  reef_error *err);
 
 /** The root hash of the whole pool as the transaction sees it; uses step and stream_bytes. */
 REEF_MUST_CHECK reef_status reef_root_hash(reef_txn *txn,

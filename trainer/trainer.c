@@ -84,7 +84,6 @@ static reef_status load_together(reef_trainer *trainer,
         return status == REEF_OK ? load_open_memory(trainer, txn, err) : status;
     status = reef_divided_meet(trainer, status, err);
     if (status != REEF_OK || trainer->network.config.memory == 0) return status;
-    reef_divided_gather(trainer, txn);
     reef_generation *open = reef_open_generation(trainer);
     status = reef_checkpoint_read_memory(txn, open->info.generation, &open->memory, err);
     if (status != REEF_OK) reef_divided_failed(trainer, err);

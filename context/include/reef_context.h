@@ -26,21 +26,24 @@
 #define REEF_MEMORY_BYTES_DEFAULT (1ull << 30)
 #define REEF_MEMORY_BYTES_MIN (4ull << 20)
 #define REEF_MEMORY_BYTES_MAX (64ull << 30)
+#define REEF_MEMORY_TEXT_MIN (2 * REEF_TEXT_BLOCK_BYTES)
 #define REEF_MEMORY_TEXT_MAX (4ull << 30)
+#define REEF_TEXT_BLOCK_BYTES (1ull << 17)
+#define REEF_TEXT_NAME_BYTES 16 // of a block of text: the XXH3-128 of its bytes
 
 typedef struct reef_memory reef_memory;
 typedef struct reef_memory_session reef_memory_session;
 
 typedef struct reef_memory_options {
     /**
-     * What its tables and its text may take, in bytes; 0: REEF_MEMORY_BYTES_DEFAULT. They begin
-     * small and double as it learns. At the bound the least used contexts make room for new ones.
-     * Some megabytes for the mixers come beside it.
+     * What its tables may take, in bytes; 0: REEF_MEMORY_BYTES_DEFAULT. They begin small and double
+     * as it learns. At the bound the least used contexts make room for new ones. Some megabytes for
+     * the mixers come beside it, and what of the text is not lent (reef_memory_text_lend).
      */
     uint64_t bytes_max;
     /**
-     * Bytes of the text that are kept, where matches are found: a power of two from 64 KiB to
-     * REEF_MEMORY_TEXT_MAX. 0: an eighth of the bound, as far as that goes.
+     * Bytes of the text that are kept, where matches are found: whole blocks, from
+     * REEF_MEMORY_TEXT_MIN to REEF_MEMORY_TEXT_MAX. 0: four times the bound, as far as that goes.
      */
     uint64_t text_max;
 } reef_memory_options;
@@ -110,7 +113,7 @@ REEF_API uint64_t reef_memory_learned_bytes(const reef_memory *memory);
 /** What its tables may take. */
 REEF_API uint64_t reef_memory_bytes_max(const reef_memory *memory);
 
-/** Bytes of memory that it takes now, all of it. */
+/** Bytes of memory that it takes now: tables, mixers, and what of its text is not lent. */
 REEF_API uint64_t reef_memory_bytes(const reef_memory *memory);
 
 /**
@@ -118,6 +121,21 @@ REEF_API uint64_t reef_memory_bytes(const reef_memory *memory);
  * the oldest first. Returns how many; `out` NULL only asks how many it keeps.
  */
 REEF_API size_t reef_memory_text(const reef_memory *memory, uint8_t *out, size_t count);
+
+/**
+ * A full block of the text that it keeps, from 0, the oldest: REEF_TEXT_BLOCK_BYTES bytes; NULL:
+ * there are not so many. What comes behind them is in the part "text".
+ *
+ * name  (REEF_TEXT_NAME_BYTES) lent
+ */
+REEF_API const uint8_t *reef_memory_text_block(const reef_memory *memory,
+                                               size_t block,
+                                               const uint8_t **name);
+/** The same bytes are lent as long as the memory lives: its own copy of them goes. */
+REEF_API void reef_memory_text_lend(reef_memory *memory, size_t block, const uint8_t *bytes);
+REEF_API bool reef_memory_text_is_lent(const reef_memory *memory, size_t block);
+/** Copy what is lent: the memory outlives who lent it. Errors: NO_MEMORY. */
+REEF_API REEF_MUST_CHECK reef_status reef_memory_text_copy(reef_memory *memory, reef_error *err);
 
 #define REEF_MEMORY_INPUTS_MAX 64 // more than there are inputs
 
@@ -127,11 +145,11 @@ REEF_API const char *reef_memory_input_name(size_t input);
 
 typedef struct reef_memory_stats {
     uint64_t learned_bytes;     // of the stream
-    uint64_t bytes;             // of memory now, all of it
+    uint64_t bytes;             // of memory now, but for its text
     uint64_t bytes_max;         // the bound of its tables
     uint64_t cells, cells_used; // one a context
     uint64_t trees, trees_used; // of bit histories, for contexts with three bytes and more
-    uint64_t text_bytes;        // of the stream that matches can reach
+    uint64_t text_bytes;        // of the stream that matches can reach; lent, or beside `bytes`
 } reef_memory_stats;
 
 /** Walks the tables: some milliseconds for each 64 MiB. */
@@ -173,6 +191,8 @@ REEF_API int32_t reef_memory_familiarity(const reef_memory *memory,
 // A memory is a few arrays of bytes, in the order of docs/FORMAT.md, on every machine the same.
 // Restored from them it learns on to the same bits as if it had never been stored.
 
+#define REEF_TEXT_BLOCKS_NAME "text blocks" // the part with the names of full blocks
+
 typedef struct reef_memory_part {
     const char *name; // "header" comes first; of static storage
     const void *data; // NULL where there are no bytes
@@ -205,15 +225,34 @@ typedef reef_status (*reef_memory_fetch)(
     void *context, const char *name, void *into, size_t bytes, reef_error *err);
 
 /**
- * A memory from its parts. `fetch` is called once a part that has bytes, the header first, from
- * this thread. Nothing in them is trusted: what they hold can be wrong, but does no harm.
+ * The full block of text of that name, the block-th that is kept: REEF_TEXT_BLOCK_BYTES at *out.
+ * They are copied unless *lent is set: then they stay as long as the memory. *out NULL: it is lost,
+ * and zeros take its place, which no match agrees with; so the block gets another name.
+ */
+typedef reef_status (*reef_memory_fetch_text)(void *context,
+                                              size_t block,
+                                              const uint8_t name[REEF_TEXT_NAME_BYTES],
+                                              const uint8_t **out,
+                                              bool *lent,
+                                              reef_error *err);
+
+/** Where a memory is restored from. */
+typedef struct reef_memory_reader {
+    reef_memory_fetch fetch;
+    reef_memory_fetch_text fetch_text;
+    void *context;
+} reef_memory_reader;
+
+/**
+ * A memory from its parts. They are fetched once each, where they have bytes, the header first,
+ * from this thread; the text comes last. Nothing in them is trusted: what they hold can be wrong,
+ * but does no harm.
  *
  * Errors: CORRUPT a part that no memory has, by its name; VERSION the header is of another version;
- * NO_MEMORY; what `fetch` returns.
+ * NO_MEMORY; what the reader returns.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_memory_restore(reef_memory **out,
-                                                         reef_memory_fetch fetch,
-                                                         void *context,
+                                                         const reef_memory_reader *from,
                                                          reef_error *err);
 
 /**

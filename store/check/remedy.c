@@ -25,7 +25,8 @@ static bool is_of_snapshot(const reef_key *key) {
 
 // Of one kind, which other kinds do not need.
 static bool is_of_kind(const reef_key *key) {
-    return key->db == REEF_DB_MEMORY || key->db == REEF_DB_VISITS;
+    return key->db == REEF_DB_MEMORY || key->db == REEF_DB_VISITS || key->db == REEF_DB_TEXT ||
+           key->db == REEF_DB_BLOCKS;
 }
 
 // Nothing computes with it, or the next commit writes it again.

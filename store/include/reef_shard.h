@@ -2,8 +2,8 @@
 // commit that all of them make. And the way back of one epoch, for a rank that made a commit when
 // another did not.
 //
-// The rows of experts and the context memories are divided: each shard has the blocks of them that
-// its rank owns, and of the others their entries in `sums`. All else is in every shard.
+// The rows of experts are divided: each shard has the blocks of them that its rank owns, and of the
+// others their entries in `sums`. All else is in every shard, memories too, which every rank holds.
 // So roots, which are taken over `sums`, are those of a whole pool.
 #ifndef REEF_SHARD_H
 #define REEF_SHARD_H
@@ -26,15 +26,8 @@ static inline uint32_t reef_shard_owner(uint32_t layer, uint32_t block, uint32_t
     return (uint32_t)(((uint64_t)layer + block) % count);
 }
 
-/**
- * Is the record one of those that are divided: a block of rows, the moments of one, or a block of a
- * memory's tables but for the first of each table? Those, and the text or log that a memory has yet
- * to learn, tell what it holds; every rank has them.
- */
+/** Is the record one of those that are divided: a block of rows, or the moments of one? */
 static inline bool reef_shard_divides(const reef_key *key) {
-    if (key->db == REEF_DB_MEMORY || key->db == REEF_DB_VISITS)
-        return key->block > 0 && key->name != NULL && strcmp(key->name, "tail") != 0 &&
-               strcmp(key->name, "log") != 0;
     return key->db == REEF_DB_EXPERTS || (key->db == REEF_DB_MOMENTS && key->name == NULL);
 }
 
@@ -75,24 +68,6 @@ typedef reef_status (*reef_shard_exchange)(void *context,
  * their entries in `sums`, before any root is taken. Another one cannot commit changes of them.
  */
 REEF_API void reef_shard_share(reef_txn *txn, reef_shard_exchange exchange, void *context);
-/** All ranks read together in this transaction: see reef_records_gather. */
-REEF_API void reef_shard_gather_by(reef_txn *txn, reef_shard_exchange exchange, void *context);
-
-/**
- * Visit the records of a key and of the `count` - 1 blocks that follow, in no certain order. Those
- * that lie in other shards come from their ranks, where the transaction is one of all: then every
- * rank makes the same call at once. What comes is compared with `sums`.
- *
- * Errors: those of reef_record_view, of `visit`; CORRUPT also what another rank gave is not what it
- * should be. The others wait for a rank that fails: it has to end them.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_records_gather(reef_txn *txn,
-                                                         const reef_key *first,
-                                                         uint32_t count,
-                                                         reef_record_visit visit,
-                                                         void *context,
-                                                         reef_error *err);
-
 /** What one shard, or the whole pool, is made of. */
 typedef struct reef_shard_making {
     uint64_t records, bytes; // all of it, with headers

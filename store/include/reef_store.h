@@ -24,7 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REEF_FORMAT_VERSION 5u      // of pools; those of development versions had 1 to 4
+#define REEF_FORMAT_VERSION 6u      // of pools; those of development versions had 1 to 5
 #define REEF_HASH_BYTES 16          // XXH3-128, canonical (big-endian) byte order
 #define REEF_NAME_BYTES_MAX 64      // tensor, snapshot and source names, without the final zero
 #define REEF_BLOCK_BYTES_MAX 131072 // payload of a block of expert rows: at most 128 KiB
@@ -52,7 +52,9 @@ typedef struct reef_txn reef_txn;
     X(SERIES, series, 0)                                                                           \
     X(SUMS, sums, 0)                                                                               \
     X(MEMORY, memory, 0)                                                                           \
-    X(VISITS, visits, 0)
+    X(VISITS, visits, 0)                                                                           \
+    X(TEXT, text, 0)                                                                               \
+    X(BLOCKS, blocks, 0)
 
 typedef enum reef_db {
 #define REEF_DB_ENUM(upper, lower, hashed) REEF_DB_##upper,
@@ -347,6 +349,23 @@ REEF_API REEF_MUST_CHECK reef_status reef_record_view(reef_txn *txn,
 REEF_API REEF_MUST_CHECK reef_status reef_record_locate(
     reef_txn *txn, const reef_key *key, size_t bytes, const void **out, reef_error *err);
 
+/** A payload: where it lies, and whether it stays there. */
+typedef struct reef_lent {
+    const uint8_t *data;
+    bool stays;
+} reef_lent;
+
+/**
+ * Lend a payload of exactly `bytes` bytes, some pages at least, of a record that never changes. It
+ * is verified now. It stays, where out->stays, until the last store of this pool in this process is
+ * closed, or the record is removed: then other bytes may stand there. Else it is good until the
+ * transaction ends, as one that this transaction wrote.
+ *
+ * Errors: those of reef_record_view; CORRUPT also for another size.
+ */
+REEF_API REEF_MUST_CHECK reef_status
+reef_record_lend(reef_txn *txn, const reef_key *key, size_t bytes, reef_lent *out, reef_error *err);
+
 /**
  * Copy a payload of exactly `bytes` bytes into `out`.
  *
@@ -477,7 +496,7 @@ static inline bool reef_generation_begins_kind(const reef_generation_record *gen
     return generation->continues == 0;
 }
 
-// ---- visits, events, hashes as text -------------------------------------------------------------
+// ---- visits, blocks, events, hashes as text -------------------------------------------------------
 
 #define REEF_VISIT_LIST "kinds" // the name of a holder's list of visits, under kind 0
 
@@ -490,6 +509,53 @@ static inline bool reef_generation_begins_kind(const reef_generation_record *gen
  */
 REEF_API REEF_MUST_CHECK reef_status reef_visit_drop(
     reef_txn *txn, uint32_t holder, uint32_t kind, bool dry_run, uint64_t *bytes, reef_error *err);
+
+// Blocks of memories, which states share: see store/blocks.c.
+#define REEF_TEXT_LIST "text blocks" // names of blocks of text
+#define REEF_SLICE_LIST "slices"     // u64 pairs, the second the number of a block; 0: none
+#define REEF_LOG_LIST "log"          // as well
+#define REEF_TEXT_HEX_BYTES (2 * REEF_HASH_BYTES + 1)
+
+/** The key of the block of text of that name; `hex`, written, backs its name. */
+REEF_API reef_key reef_text_key(const uint8_t name[REEF_HASH_BYTES], char hex[REEF_TEXT_HEX_BYTES]);
+/** The key of the block of that number. */
+REEF_API reef_key reef_block_key(uint64_t number);
+
+/** The commit that this write transaction is to be. */
+REEF_API uint64_t reef_blocks_now(const reef_txn *txn);
+/** The last commit whose blocks a snapshot may have copied; 0: none. CORRUPT. */
+REEF_API REEF_MUST_CHECK reef_status reef_blocks_shared_to(reef_txn *txn,
+                                                           uint64_t *out,
+                                                           reef_error *err);
+/**
+ * Write a block of a list: in place of the one that has *number, or as a new one, whose number is
+ * written, where that was born up to commit `shared_to`, or is 0. Errors: as reef_record_put.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_block_put(reef_txn *txn,
+                                                    uint64_t *number,
+                                                    uint64_t shared_to,
+                                                    const void *payload,
+                                                    size_t bytes,
+                                                    reef_error *err);
+/** The list names that block no more: it is removed, unless another list may name it. */
+REEF_API REEF_MUST_CHECK reef_status reef_block_drop(reef_txn *txn,
+                                                     uint64_t number,
+                                                     uint64_t shared_to,
+                                                     reef_error *err);
+/**
+ * Remove blocks and text that no list names. Where a list is damaged, nothing is.
+ *
+ * goes     lists that do not count, by the keys of their records; NULL: all do
+ * dry_run  only count
+ * bytes    written; of the records, with their headers
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_blocks_drop_unnamed(reef_txn *txn,
+                                                              bool (*goes)(const void *context,
+                                                                           const reef_key *list),
+                                                              const void *context,
+                                                              bool dry_run,
+                                                              uint64_t *bytes,
+                                                              reef_error *err);
 
 /**
  * Append an event to the timeline: `json` is one JSON object, not part of the root hash.

@@ -210,5 +210,5 @@ reef_status reef_generation_copy_into(reef_txn *from,
     }
     for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
         status = copy_records(from, parts[i], prefix, sizeof(prefix), &to, err);
-    return status;
+    return status == REEF_OK ? reef_blocks_copy_into(from, generation, into, err) : status;
 }

@@ -125,6 +125,7 @@ reef_status reef_snapshot_restore(reef_txn *txn,
                                   reef_restore_plan *plan,
                                   reef_error *err) {
     reef_snapshot before;
+    uint64_t unused;
     const reef_error failure = txn->failure;
     // What is not kept need not be read.
     if (txn->last_damaged && keep_as == NULL) txn->failure = (reef_error){0};
@@ -149,6 +150,7 @@ reef_status reef_snapshot_restore(reef_txn *txn,
         REEF_FAIL_POINT(RESTORE_REMOVED);
         status = copy_back(txn, &plan->snapshot, err);
     }
+    if (status == REEF_OK) status = reef_blocks_drop_unnamed(txn, NULL, NULL, false, &unused, err);
     if (status == REEF_OK) status = reef_offsets_restore(txn, plan->snapshot.copy, err);
     REEF_FAIL_POINT(RESTORE_COPIED);
     // The roots are recomputed before anything is committed.

@@ -331,6 +331,21 @@ reef_status reef_snapshot_create(reef_txn *txn,
     return reef_snapshot_make(txn, name, UINT32_MAX, out, err);
 }
 
+// A damaged snapshot may have copied anything.
+static reef_status note_commit(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    uint64_t *newest = context;
+    (void)err;
+    if (snapshot->damaged) *newest = UINT64_MAX;
+    if (snapshot->commit > *newest) *newest = snapshot->commit;
+    return REEF_OK;
+}
+
+reef_status reef_blocks_shared_to(reef_txn *txn, uint64_t *out, reef_error *err) {
+    // One that this transaction makes has the number of its commit at the end.
+    *out = txn->snapshot_unfinished ? txn->commit : 0;
+    return reef_snapshot_scan(txn, note_commit, out, err);
+}
+
 // ---- removing -----------------------------------------------------------------------------------
 
 static reef_status remove_copies(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
@@ -400,6 +415,7 @@ static reef_status remove_unclaimed(reef_txn *txn, reef_error *err) {
 
 reef_status reef_snapshot_remove(reef_txn *txn, const char *name, reef_error *err) {
     reef_snapshot snapshot;
+    uint64_t unused;
     reef_status status = reef_txn_writable(txn, err);
     if (status != REEF_OK) return status;
     status = reef_snapshot_read(txn, name, &snapshot, err);
@@ -413,6 +429,7 @@ reef_status reef_snapshot_remove(reef_txn *txn, const char *name, reef_error *er
     status = reef_record_remove(txn, &key, err);
     if (status == REEF_OK)
         status = snapshot.damaged ? remove_unclaimed(txn, err) : remove_copies(txn, &snapshot, err);
+    if (status == REEF_OK) status = reef_blocks_drop_unnamed(txn, NULL, NULL, false, &unused, err);
     REEF_FAIL_POINT(SNAPSHOT_REMOVED);
     txn->hashed_changed = changed;
     return status == REEF_OK ? REEF_OK : spoil(txn, status, snapshot.name, "removed");

@@ -6,6 +6,7 @@
 #include "draw.h"
 #include "reef_context.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /** Of that bound; 0: the default. */
@@ -42,6 +43,18 @@ static inline void assert_same_parts(reef_memory *a, reef_memory *b) {
             (left[i].bytes > 0 && memcmp(left[i].data, right[i].data, left[i].bytes) != 0))
             fail_msg("part %s", left[i].name);
     }
+}
+
+/** The full blocks of its text, one after the other; to be freed. NULL: there are none. */
+static inline uint8_t *copy_text_blocks(const reef_memory *memory) {
+    const uint8_t *name, *block;
+    uint8_t *copy = NULL;
+    for (size_t i = 0; (block = reef_memory_text_block(memory, i, &name)) != NULL; i++) {
+        copy = realloc(copy, (i + 1) * REEF_TEXT_BLOCK_BYTES);
+        assert_non_null(copy);
+        memcpy(copy + i * REEF_TEXT_BLOCK_BYTES, block, REEF_TEXT_BLOCK_BYTES);
+    }
+    return copy;
 }
 
 /** What a net says that is right eight times of ten, and nothing of a third of the text. */

@@ -124,12 +124,16 @@ static inline reef_status add_record(void *context,
     return REEF_OK;
 }
 
+// Blocks of memories have other numbers in another pool.
 static inline record_list records_of(reef_store *store, uint32_t generation) {
-    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
-                                    REEF_DB_MEMORY};
+    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS};
+    const reef_key mark = {.db = REEF_DB_MEMORY, .generation = generation, .name = "mark"};
     record_list list = {0};
+    reef_view view;
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
-    for (size_t i = 0; i < 4; i++)
+    if (reef_record_view(txn, &mark, &view, NULL) == REEF_OK)
+        must(add_record(&list, &mark, &view, &why));
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
         must(reef_record_scan(txn, parts[i], generation, add_record, &list, &why));
     reef_txn_abort(txn);
     return list;

@@ -186,8 +186,7 @@ static void print_model(const making *m) {
     else
         printf("  model       %s, context memories alone\n", reef_config_word(config, "model"));
     if (config->memory == 0) return;
-    printf("  memory      up to %s for memories of kinds, tables and text; ",
-           CLI_BYTES(config->memory));
+    printf("  memory      up to %s for memories of kinds; ", CLI_BYTES(config->memory));
     if (!reef_cli_has_net(config))
         printf("no net\n");
     else

@@ -31,6 +31,7 @@ static reef_status write_all(reef_trainer *trainer,
 
 // Nothing is dirty any more.
 static void settle(reef_trainer *trainer, const reef_commit *commit) {
+    reef_kinds_take_slices(trainer);
     reef_generations_committed(trainer);
     reef_kinds_note_commit(trainer);
     reef_state_forget_history(trainer);

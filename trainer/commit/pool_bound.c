@@ -112,7 +112,7 @@ reef_status reef_pool_bound(reef_trainer *trainer, reef_txn *txn, uint64_t bytes
     if (is_shared(trainer)) reef_ranks_tell(trainer->options.ranks, &keep_last, sizeof(keep_last));
     if (status == REEF_OK && keep_last > 0)
         status = reef_states_prune(txn, keep_last, false, &done, err);
-    if (status == REEF_OK && done.visits > 0)
+    if (status == REEF_OK && done.bytes > 0)
         status = report_pruned(trainer, keep_last, &done, bound, err);
     uint64_t left = largest_of_all(trainer, bytes - done.bytes);
     return status == REEF_OK && left > bound ? report_over(trainer, left, err) : status;
@@ -142,7 +142,7 @@ reef_status reef_trainer_prune(
     reef_trainer *trainer, uint32_t keep_last, bool dry_run, reef_pruning *out, reef_error *err) {
     pruning p = {keep_last, out};
     reef_status status = count_prunable(trainer, &p, err);
-    if (status != REEF_OK || dry_run || out->visits == 0) return status;
+    if (status != REEF_OK || dry_run || out->bytes == 0) return status;
     size_t events = trainer->unstored.event_count;
     status = report_pruned(trainer, keep_last, out, 0, err);
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, prune, &p, err);

@@ -127,7 +127,6 @@ static reef_status load_memory(reef_trainer *trainer, const json_t *state, reef_
     const json_t *expected = json_object_get(state, "memory");
     char chain[2 * REEF_HASH_BYTES + 1];
     if (trainer->options.recovers_kinds) return REEF_OK; // it is not read yet
-    memory->goes_on = true;
     reef_status status =
         reef_generation_memory_catch_up(memory, trainer->network.config.memory, err);
     if (status != REEF_OK) return status;

@@ -48,11 +48,6 @@ reef_status reef_divided_meet(reef_trainer *trainer, reef_status status, reef_er
     return status;
 }
 
-void reef_divided_gather(const reef_trainer *trainer, reef_txn *txn) {
-    if (trainer->options.shard.count > 0)
-        reef_shard_gather_by(txn, reef_divided_exchange, trainer->options.ranks);
-}
-
 void reef_divided_failed(const reef_trainer *trainer, const reef_error *err) {
     char why[WHY_BYTES_MAX];
     reef_ranks *ranks = trainer->options.ranks;

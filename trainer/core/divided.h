@@ -19,12 +19,7 @@ REEF_MUST_CHECK reef_status reef_divided_exchange(void *context,
                                                   void *taker,
                                                   reef_error *err);
 
-/**
- * First in a read transaction that every rank begins at the same point: memories are read together
- * (reef_records_gather).
- */
-void reef_divided_gather(const reef_trainer *trainer, reef_txn *txn);
-/** And the rank has failed at that: the others wait for it, so all end. */
+/** The rank has failed where the others wait for it: all end. */
 void reef_divided_failed(const reef_trainer *trainer, const reef_error *err);
 
 /**

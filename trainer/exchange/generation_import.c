@@ -242,6 +242,9 @@ static reef_status read_memory(importing *i, reef_generation_memory *out, reef_e
         status = i->options->as_sealed
                      ? reef_checkpoint_read_memory(i->from, i->info.generation, out, err)
                      : read_kind(i, out, err);
+    // The other pool may be closed before the memory is.
+    if (status == REEF_OK && out->memory != NULL) status = reef_memory_text_copy(out->memory, err);
+    out->text_lent = 0;
     i->trained_bytes = out->memory != NULL ? reef_memory_learned_bytes(out->memory)
                                            : i->info.sealed_at - i->info.opened_at;
     return status;

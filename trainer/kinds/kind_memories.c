@@ -71,13 +71,8 @@ static reef_status read_head(reef_generation_memory *out,
     reef_error reason;
     size_t older = 0;
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, &reason);
-    if (status == REEF_OK) reef_divided_gather(trainer, txn);
     if (status == REEF_OK) status = reef_kind_heads_read(&heads, txn, &state, &reason);
     if (status == REEF_OK) status = reef_kind_heads_load(&heads, txn, kind, out, &older, &reason);
-    // Slices of an earlier holder are those of its state for ever.
-    uint32_t base = kind;
-    if (status == REEF_OK) (void)reef_kind_heads_span(&heads, txn, last, kind, &base);
-    out->goes_on = base == last;
     reef_kind_heads_release(&heads);
     reef_txn_abort(txn);
     if (status == REEF_OK)
@@ -96,7 +91,8 @@ static reef_status copy_sealed(reef_generation_memory *out,
     if (status != REEF_OK) return status;
     out->adopted = false;
     out->checkpoint_bytes = reef_memory_learned_bytes(out->memory);
-    return REEF_OK;
+    // What it learns from here on goes with the slices of the sealed one: see reef_kinds_take_slices.
+    return reef_generation_memory_is_large(out) ? reef_memory_log(out->memory, err) : REEF_OK;
 }
 
 static reef_status load_head(reef_trainer *trainer, reef_kind_head *head, reef_error *err) {
@@ -345,7 +341,6 @@ reef_status reef_kind_replace_memory(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     reef_generation_memory_release(&head->visit.memory);
     reef_generation_memory_move(&head->visit.memory, memory);
-    reef_generation_memory_end_slices(&head->visit.memory);
     head->visit.memory.adopted = true; // written as tables, which stand by themselves
     head->visit.memory.tail_bytes = 0;
     note_learned(trainer, head);
@@ -390,7 +385,6 @@ reef_status reef_kinds_seal_visits(reef_trainer *trainer,
         reef_status status = seal_visit(&sealed->visits[sealed->visit_count++], &head->visit, err);
         if (status != REEF_OK) return status;
         head->in_open_generation = false;
-        reef_generation_memory_end_slices(&head->visit.memory);
         head->visit.memory.tail_bytes = 0;
     }
     return REEF_OK;
@@ -425,6 +419,20 @@ reef_status reef_kinds_put_visits(reef_trainer *trainer, reef_txn *txn, reef_err
         txn, reef_open_generation(trainer)->info.generation, visits, count, err);
     free(visits);
     return status;
+}
+
+void reef_kinds_take_slices(reef_trainer *trainer) {
+    for (size_t i = 0; i < trainer->kinds.head_count; i++) {
+        reef_visit *visit = &trainer->kinds.heads[i].visit;
+        reef_generation *sealed = trainer->network.generations[visit->kind];
+        reef_generation_memory *m = &visit->memory;
+        if (sealed->stored || m->memory == NULL || m->slices != NULL || m->slices_put != NULL ||
+            !reef_memory_slices_in_turns(sealed->memory.slices_put))
+            continue;
+        m->slices = sealed->memory.slices_put;
+        m->slices->open = m->slices->log_count;
+        sealed->memory.slices_put = NULL;
+    }
 }
 
 void reef_kinds_note_commit(reef_trainer *trainer) {

@@ -140,7 +140,12 @@ REEF_MUST_CHECK reef_status reef_kinds_write_all_next(reef_trainer *trainer, ree
 REEF_MUST_CHECK reef_status reef_kinds_put_visits(reef_trainer *trainer,
                                                   reef_txn *txn,
                                                   reef_error *err);
-/** That commit is made. */
+/**
+ * That commit is made: copies of memories that it sealed have the slices that these were stored in.
+ * Before reef_generations_committed, which gives the sealed ones up.
+ */
+void reef_kinds_take_slices(reef_trainer *trainer);
+/** And all visits are stored. */
 void reef_kinds_note_commit(reef_trainer *trainer);
 
 // ---- the state: kind_state.c --------------------------------------------------------------------

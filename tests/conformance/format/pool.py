@@ -11,9 +11,9 @@ import struct
 import lmdb
 import xxhash
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 NAMES = (
-    "meta tensors experts moments flags usage generations snapshots journal timeline series sums memory visits"
+    "meta tensors experts moments flags usage generations snapshots journal timeline series sums memory visits text blocks"
 ).split()
 NUMBER = {name: number for number, name in enumerate(NAMES)}
 SUMMED = set(NAMES) - {"journal", "series", "sums"}
@@ -46,7 +46,7 @@ def _numbers(key, at, layout, names):
 
 
 def parse_key(database, key):
-    if database in ("meta", "snapshots"):
+    if database in ("meta", "snapshots", "text"):
         name, at = _name(key, 0)
         return {"name": name, **_numbers(key, at, ">", ())}
     if database in ("tensors", "memory"):
@@ -70,7 +70,7 @@ def parse_key(database, key):
         return _numbers(key, 0, ">IQIII", ("level", "window", "generation", "layer", "block"))
     if database == "generations":
         return _numbers(key, 0, ">I", ("generation",))
-    if database == "timeline":
+    if database in ("timeline", "blocks"):
         return _numbers(key, 0, ">Q", ("sequence",))
     name, at = _name(key, 0)
     if database == "journal":
@@ -142,6 +142,7 @@ class Pool:
             name: {key: Record(name, key, value) for key, value in entries} for name, entries in raw.items()
         }
         self._compare_sums()
+        self._check_blocks()
         self.format = struct.unpack("<I", self.meta("format").payload)[0]
         check(self.format == FORMAT_VERSION, f"format {self.format}, this reader knows {FORMAT_VERSION}")
         check(self.names == sorted(NAMES), f"databases {self.names}")
@@ -169,6 +170,22 @@ class Pool:
                 check(entry == (record.commit, record.content), f"{name} {record.key}: its entry of sums is {entry}")
                 wanted.add(bytes((NUMBER[name],)) + key)
         check(wanted == set(self.sums), "sums has entries without a record")
+
+    def _check_blocks(self):
+        """Text has the name of its bytes; what lists name is there, and all that is there is named."""
+        texts, numbers = set(), set()
+        for database in ("memory", "visits"):
+            for record in self.records[database].values():
+                words = [record.payload[at : at + 16] for at in range(0, len(record.payload), 16)]
+                if record.key["name"] == "text blocks":
+                    texts.update(word.hex() for word in words)
+                elif record.key["name"] in ("slices", "log"):
+                    numbers.update(struct.unpack("<QQ", word)[1] for word in words)
+        for record in self.records["text"].values():
+            check(xxhash.xxh3_128_hexdigest(record.payload) == record.key["name"], f"text {record.key}")
+            check(len(record.payload) == 131072, f"text {record.key}")
+        check(texts == {r.key["name"] for r in self.records["text"].values()}, "blocks of text and their names")
+        check(numbers - {0} == {r.key["sequence"] for r in self.records["blocks"].values()}, "blocks and their numbers")
 
     def _snapshot(self, record):
         size = len(record.payload)
@@ -198,7 +215,11 @@ class Pool:
     def generation_root(self, number):
         hash128 = xxhash.xxh3_128()
         for database in ("tensors", "experts", "flags") + (("memory",) if number < PSEUDO else ()):
-            self._entries(hash128, database, lambda key: key["generation"] == number)
+            self._entries(
+                hash128,
+                database,
+                lambda key: key["generation"] == number and (database != "memory" or key["name"] == "mark"),
+            )
         return hash128.digest()
 
     def root(self):

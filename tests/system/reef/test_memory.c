@@ -39,8 +39,8 @@ WORLD_TEST(sizes_count_it_and_units_are_read) {
     const json_t *was = json_at(less, "size"), *is = json_at(more, "size");
     assert_int_equal(integer(is, "memory_bytes") - integer(was, "memory_bytes"), 252 << 20);
     assert_int_equal(integer(is, "generation_bytes"), integer(was, "generation_bytes"));
-    program p = answers(0, "up to 67.1 MB for memories of kinds, tables and text", "init", pool,
-                        "--memory", "64m", "--net-share", "0.5", "--dry-run", NULL);
+    program p = answers(0, "up to 67.1 MB for memories of kinds", "init", pool, "--memory", "64m",
+                        "--net-share", "0.5", "--dry-run", NULL);
     assert_non_null(strstr(p.out, "the net learns 50 % of the batches"));
     assert_non_null(strstr(p.out, "30 bytes for each byte of a kind"));
     p = answers(0, "--memory", "init", "--help", NULL);
@@ -400,7 +400,7 @@ WORLD_TEST(old_states_are_given_up) {
 
 WORLD_TEST(a_damaged_kind_is_told_and_recovered) {
     char *mixed, *pool = two_kinds(w, "damaged", &mixed);
-    const reef_key key = {.db = REEF_DB_MEMORY, .name = "index"};
+    const reef_key key = {.db = REEF_DB_MEMORY, .name = "mixer"};
     record_damage(pool, &key);
     program p = answers(0, "kind 0 is damaged, and does not answer: memory (generation 0", "eval",
                         pool, mixed, NULL);

@@ -115,7 +115,7 @@ static void damage_and_recover(const char *pool) {
     reef_trainer *trainer = NULL;
     reef_kind_recovery *found = NULL;
     size_t count = 0;
-    record_damage(pool, &(reef_key){.db = REEF_DB_MEMORY, .generation = 0, .name = "index"});
+    record_damage(pool, &(reef_key){.db = REEF_DB_MEMORY, .generation = 0, .name = "mixer"});
     reef_status status = reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err);
     if (status == REEF_OK)
         status = reef_trainer_open(
@@ -139,7 +139,7 @@ BOX_TEST(an_answer_without_a_damaged_kind_says_so) {
     assert_int_equal(length(then, "lost_kinds"), 1);
     assert_int_equal(integer(then, "lost_kinds.0.kind"), 0);
     assert_int_equal(integer(then, "lost_kinds.0.whole_to"), 0);
-    assert_non_null(strstr(string(then, "lost_kinds.0.what"), "name index"));
+    assert_non_null(strstr(string(then, "lost_kinds.0.what"), "name mixer"));
     json_t *now = json_of(post(box, "/v1/score", "", "a line of text\n"), 200);
     assert_null(json_at(now, "lost_kinds"));
 }

@@ -41,8 +41,7 @@ static void assert_possible(const reef_memory_sizes *sizes, const reef_memory_si
         assert_true(sizes->lines_log2[t] >= before->lines_log2[t]);
 }
 
-// Calls `on_size` for the first sizes, and whenever a table or the text has grown. Returns the
-// last.
+// Calls `on_size` for the first sizes, and whenever a table has grown. Returns the last.
 static reef_memory_sizes grow_all(uint64_t bytes_max, void (*on_size)(const reef_memory_sizes *)) {
     reef_memory_sizes sizes = reef_memory_sizes_first(bytes_max, reef_memory_text_max(bytes_max));
     if (on_size != NULL) on_size(&sizes);
@@ -54,11 +53,8 @@ static reef_memory_sizes grow_all(uint64_t bytes_max, void (*on_size)(const reef
             assert_possible(&sizes, &before);
             if (on_size != NULL) on_size(&sizes);
         }
-        // The text grows between two looks.
-        uint64_t capacity = reef_memory_text_capacity(&sizes);
         sizes.learned_bytes = next_look(sizes.learned_bytes);
         assert_possible(&sizes, &before);
-        if (on_size != NULL && reef_memory_text_capacity(&sizes) > capacity) on_size(&sizes);
     }
     return sizes;
 }
@@ -70,12 +66,13 @@ PLAIN_TEST(no_memory_grows_beyond_what_a_reader_accepts) {
     for (size_t i = 0; i < BOUND_COUNT; i++) {
         const reef_memory_sizes last = grow_all(BOUNDS[i], NULL);
         // At last tables have their shares, and all of it is within the bound.
-        assert_true(reef_memory_text_capacity(&last) == last.text_max);
-        assert_true(reef_memory_sizes_bytes(&last) + last.text_max <= BOUNDS[i]);
+        assert_true(reef_memory_text_bytes(&last) <= last.text_max);
+        assert_true(reef_memory_text_bytes(&last) + REEF_TEXT_BLOCK_BYTES > last.text_max);
+        assert_true(reef_memory_sizes_bytes(&last) <= BOUNDS[i]);
         for (size_t t = 0; t < REEF_TABLES; t++)
             assert_int_equal(last.lines_log2[t], reef_memory_table_max_log2(BOUNDS[i], t));
     }
-    assert_true(reef_memory_text_max(REEF_MEMORY_BYTES_DEFAULT) == 128 << 20);
+    assert_true(reef_memory_text_max(REEF_MEMORY_BYTES_DEFAULT) == 4ull << 30);
     assert_true(reef_memory_text_max(REEF_MEMORY_BYTES_MAX) == REEF_MEMORY_TEXT_MAX);
 }
 
@@ -101,13 +98,14 @@ static void mark(reef_memory *memory) {
         mark_line(t, reef_lines_at(lines, 0), (uint8_t)(1 + t));
         mark_line(t, reef_lines_at(lines, lines->count - 1), (uint8_t)(6 + t));
     }
-    if (p->text.kept > 0) p->text.own[0] = 'a';
-    if (p->text.kept > 1) p->text.own[p->text.kept - 1] = 'z';
+    if (reef_text_last(&p->text) != NULL) reef_text_last(&p->text)[0] = 'a';
 }
 
 typedef struct stored {
     reef_memory_part parts[PARTS_MAX];
-    bool whole; // and not only the marked lines of tables
+    bool whole;    // and not only the marked lines of tables
+    size_t zeros;  // full blocks of text that are
+    uint8_t *text; // all of them, where some are not
 } stored;
 
 static bool is_table(const char *name) {
@@ -135,9 +133,28 @@ static reef_status fetch(
     return reef_fail(err, REEF_ERR_NOT_FOUND, "no part %s", name);
 }
 
+static const uint8_t ZEROS[REEF_TEXT_BLOCK_BYTES];
+
+static reef_status fetch_text(void *context,
+                              size_t block,
+                              const uint8_t *name,
+                              const uint8_t **out,
+                              bool *lent,
+                              reef_error *err) {
+    const stored *s = context;
+    (void)name, (void)err;
+    *lent = block < s->zeros;
+    *out = *lent ? ZEROS : s->text + block * REEF_TEXT_BLOCK_BYTES;
+    return REEF_OK;
+}
+
+// Its text is zeros.
 static reef_memory *make(const reef_memory_sizes *sizes) {
     reef_memory *memory = NULL;
     must(reef_memory_make(&memory, sizes, &why));
+    reef_text *text = &memory->predictor.text;
+    for (size_t i = 0; i < reef_text_full(text); i++) reef_text_lend(text, i, ZEROS);
+    if (reef_text_last(text) != NULL) memset(reef_text_last(text), 0, REEF_TEXT_BLOCK_BYTES);
     reef_mix_state_init(memory->predictor.state);
     reef_predictor_begin(&memory->predictor);
     return memory;
@@ -155,7 +172,8 @@ static void assert_same_tables(const reef_memory *memory, const reef_memory *cop
         assert_memory_equal(from->own, to->own, REEF_LINE_BYTES);
         assert_memory_equal(from->own + last, to->own + last, REEF_LINE_BYTES);
     }
-    assert_true(memory->predictor.text.capacity == copy->predictor.text.capacity);
+    assert_true(memory->predictor.text.begin == copy->predictor.text.begin);
+    assert_true(memory->predictor.text.count == copy->predictor.text.count);
 }
 
 // Its header announces what there is.
@@ -179,7 +197,9 @@ static void announce(const reef_memory_sizes *sizes) {
     p->cell_lines_log2 = sizes->lines_log2[REEF_TABLE_CELLS];
     p->slot_lines_log2 = sizes->lines_log2[REEF_TABLE_TREES];
     p->learned_bytes = p->text.end = sizes->learned_bytes;
-    p->text.kept = reef_memory_text_bytes(sizes);
+    p->text.begin = reef_text_begin(p->text.end, sizes->text_max);
+    p->text.blocks = calloc(reef_text_full(&p->text) + 1, sizeof(*p->text.blocks));
+    assert_non_null(p->text.blocks);
     reef_memory_parts(memory, s.parts);
     assert_announced(&s);
     for (size_t t = 0; t < REEF_TABLES; t++)
@@ -194,13 +214,13 @@ static void read_back(const reef_memory_sizes *sizes, bool restores) {
         announce(sizes);
         return;
     }
-    stored s = {.whole = false};
+    stored s = {.zeros = SIZE_MAX};
     reef_memory *memory = make(sizes), *copy = NULL;
     mark(memory);
     reef_memory_parts(memory, s.parts);
     assert_announced(&s);
     if (restores) {
-        must(reef_memory_restore(&copy, fetch, &s, &why));
+        must(reef_memory_restore(&copy, &(reef_memory_reader){fetch, fetch_text, &s}, &why));
         assert_same_tables(memory, copy);
     }
     sizes_seen++;
@@ -235,9 +255,10 @@ static reef_memory *make_before(uint64_t position, uint64_t bytes) {
 
 static reef_memory *stored_and_restored(reef_memory *memory) {
     reef_memory *copy = NULL;
-    stored s = {.whole = true};
+    stored s = {.whole = true, .text = copy_text_blocks(memory)};
     reef_memory_parts(memory, s.parts);
-    must(reef_memory_restore(&copy, fetch, &s, &why));
+    must(reef_memory_restore(&copy, &(reef_memory_reader){fetch, fetch_text, &s}, &why));
+    free(s.text);
     reef_memory_free(memory);
     return copy;
 }

@@ -4,7 +4,7 @@
 #include "lines.h"
 #include "match_model.h"
 #include "memory_internal.h"
-#include "text_ring.h"
+#include "text.h"
 
 #include "checked.h"
 #include "draw.h"
@@ -460,23 +460,20 @@ PLAIN_TEST(trees_move_with_a_memory_that_grows) {
 
 // ---- text ---------------------------------------------------------------------------------------
 
-enum { TEXT = 40000 };
+enum { BLOCK = REEF_TEXT_BLOCK_BYTES, TEXT = 5 * BLOCK + 777 };
 
-// Every position of the text, and some before and behind it, in a ring whose first byte is at
-// `begin` and that has `all` from there to its end.
-static void assert_text(const reef_text_ring *ring,
-                        uint64_t begin,
-                        const uint8_t *all,
-                        uint64_t kept) {
-    uint64_t count = ring->end - begin;
-    for (uint64_t i = 0; i < count + 2000; i++) {
+// Every position of the text, and some before and behind it: it has `count` bytes from `begin` on,
+// those of `all`, of which the last ones are kept.
+static void assert_text(const reef_text *text, uint64_t begin, const uint8_t *all, uint64_t kept) {
+    uint64_t count = text->end - begin;
+    for (uint64_t i = 0; i < count + 2000; i += 1 + i % 7) {
         int known = -1;
-        uint8_t byte = reef_text_at(ring, begin + i - 1000, &known);
+        uint8_t byte = reef_text_at(text, begin + i - 1000, &known);
         bool expected = i >= 1000 && i - 1000 < count && count - (i - 1000) <= kept;
         if (known != expected)
             fail_msg("byte %" PRIu64 " of %" PRIu64 " is known: %d", i - 1000, count, known);
         if (expected) assert_int_equal(byte, all[i - 1000]);
-        reef_text_prefetch(ring, begin + i - 1000);
+        reef_text_prefetch(text, begin + i - 1000);
     }
 }
 
@@ -484,69 +481,74 @@ static void draw_bytes(uint64_t *seed, size_t count, uint8_t *bytes) {
     for (size_t i = 0; i < count; i++) bytes[i] = (uint8_t)draw_bits(seed);
 }
 
-PLAIN_TEST(a_ring_keeps_its_bytes_as_it_grows_and_forgets_the_oldest) {
-    const uint64_t begins[] = {0,        1,         77777, UINT32_MAX - 20000, UINT32_MAX - 3,
-                               1u << 31, 1ull << 40};
-    static uint8_t bytes[TEXT];
-    uint64_t seed = 59;
-    draw_bytes(&seed, TEXT, bytes);
-    for (size_t b = 0; b < sizeof(begins) / sizeof(*begins); b++) {
-        reef_text_ring ring;
-        must(reef_text_init(&ring, 16, 1 << 14, &why));
-        ring.begin = ring.end = begins[b];
-        for (uint32_t count = 0; count < TEXT;) {
-            uint32_t more = (uint32_t)draw_int(&seed, 0, draw_int(&seed, 1, 3000));
-            if (more > TEXT - count) more = TEXT - count;
-            must(reef_text_reserve(&ring, more, &why));
-            for (uint32_t i = 0; i < more; i++) reef_text_push(&ring, bytes[count++]);
-            assert_true(ring.capacity <= ring.bound);
-            uint64_t kept = count < ring.bound ? count : ring.bound;
-            assert_int_equal(ring.kept, kept);
-            if (draw_int(&seed, 0, 7) == 0) assert_text(&ring, begins[b], bytes, kept);
-        }
-        assert_text(&ring, begins[b], bytes, ring.bound);
-        reef_text_release(&ring);
-        reef_text_release(&ring); // accepts zeros
+// One that begins at a position, where a block begins.
+static void begin_text(reef_text *text, uint64_t bound, uint64_t begin) {
+    reef_text_init(text, bound);
+    text->begin = text->end = begin;
+}
+
+static void push_bytes(reef_text *text, const uint8_t *bytes, uint64_t count) {
+    for (uint64_t done = 0, some; done < count; done += some) {
+        some = count - done < BLOCK ? count - done : BLOCK;
+        must(reef_text_reserve(text, some, &why));
+        for (uint64_t i = 0; i < some; i++) reef_text_push(text, bytes[done + i]);
     }
 }
 
-PLAIN_TEST(without_a_reserve_a_ring_forgets_and_does_not_grow) {
-    static uint8_t bytes[200];
-    uint64_t seed = 61;
-    reef_text_ring ring;
-    draw_bytes(&seed, sizeof(bytes), bytes);
-    must(reef_text_init(&ring, 64, 1024, &why));
-    for (size_t i = 0; i < sizeof(bytes); i++) reef_text_push(&ring, bytes[i]);
-    assert_int_equal(ring.capacity, 64);
-    assert_text(&ring, 0, bytes, 64);
-    reef_text_release(&ring);
+// Of a text that began at `begin`, which its own count does not know.
+static uint64_t kept_of(uint64_t count, uint64_t bound) {
+    uint64_t blocks = (count + BLOCK - 1) / BLOCK;
+    return blocks * BLOCK > bound ? count - (blocks * BLOCK - bound) : count;
+}
+
+PLAIN_TEST(a_text_keeps_its_bytes_and_forgets_the_oldest_block) {
+    const uint64_t begins[] = {0, 1ull << 31, UINT32_MAX + 1ull - 2 * BLOCK, 1ull << 40};
+    enum { BOUND = 3 * BLOCK };
+    uint8_t *bytes = room(TEXT);
+    uint64_t seed = 59;
+    draw_bytes(&seed, TEXT, bytes);
+    for (size_t b = 0; b < sizeof(begins) / sizeof(*begins); b++) {
+        reef_text text;
+        begin_text(&text, BOUND, begins[b]);
+        for (uint32_t count = 0; count < TEXT;) {
+            uint32_t more = (uint32_t)draw_int(&seed, 0, draw_int(&seed, 1, BLOCK));
+            if (draw_int(&seed, 0, 3) == 0) more = BLOCK - count % BLOCK;
+            if (more > TEXT - count) more = TEXT - count;
+            push_bytes(&text, bytes + count, more);
+            count += more;
+            assert_true(text.end - text.begin == kept_of(count, BOUND));
+            assert_true(text.end - text.begin <= BOUND);
+        }
+        assert_text(&text, begins[b], bytes, kept_of(TEXT, BOUND));
+        assert_true(reef_text_bytes(&text) < BOUND + 4 * BLOCK);
+        reef_text_release(&text);
+        reef_text_release(&text); // accepts zeros
+    }
+    for (uint64_t count = 0; count < 10ull * BLOCK; count += BLOCK / 2)
+        assert_true(count - reef_text_begin(count, BOUND) == kept_of(count, BOUND));
 }
 
 // A base of some bytes and a view that continues them: together one text, of which the base has
 // its last bytes and the view its own.
 static void assert_view_continues(uint64_t begin, uint32_t in_base) {
-    enum { BOUND = 8192 };
-    static uint8_t bytes[TEXT];
+    enum { BOUND = 2 * BLOCK };
+    uint8_t *bytes = room(TEXT);
     uint64_t seed = 67 + in_base;
-    reef_text_ring base, view;
+    reef_text base, view;
     draw_bytes(&seed, TEXT, bytes);
-    must(reef_text_init(&base, 16, BOUND, &why));
-    base.begin = base.end = begin;
-    for (uint32_t i = 0; i < in_base; i++) {
-        must(reef_text_reserve(&base, 1, &why));
-        reef_text_push(&base, bytes[i]);
-    }
-    must(reef_text_init_view(&view, &base, &why));
+    begin_text(&base, BOUND, begin);
+    push_bytes(&base, bytes, in_base);
+    reef_text_init_view(&view, &base);
+    uint64_t kept = base.end - base.begin;
     for (int text = 0; text < 2; text++) {
-        assert_text(&view, begin, bytes, base.kept);
-        uint32_t more = text == 0 ? 3 * BOUND : BOUND;
+        assert_text(&view, begin, bytes, kept);
+        uint32_t more = TEXT - in_base;
         for (uint32_t i = 0; i < more; i++) {
-            must(reef_text_reserve(&view, 1, &why));
-            reef_text_push(&view, bytes[in_base + i]);
-            if (i < BOUND && i % 2039 == 0) assert_text(&view, begin, bytes, base.kept + i + 1);
+            push_bytes(&view, bytes + in_base + i, 1);
+            if (i < BLOCK && i % 50021 == 0) assert_text(&view, begin, bytes, kept + i + 1);
         }
         // Its own last bytes, whatever it has forgotten before them.
-        for (uint32_t back = 1; back <= BOUND; back++) {
+        for (uint32_t back = 1; back <= BLOCK; back++) {
             int known = 0;
             assert_int_equal(reef_text_at(&view, view.end - back, &known),
                              bytes[in_base + more - back]);
@@ -554,15 +556,15 @@ static void assert_view_continues(uint64_t begin, uint32_t in_base) {
         }
         reef_text_reset(&view);
     }
-    assert_text(&view, begin, bytes, base.kept);
-    assert_text(&base, begin, bytes, base.kept);
+    assert_text(&view, begin, bytes, kept);
+    assert_text(&base, begin, bytes, kept);
     reef_text_release(&view);
     reef_text_release(&base);
 }
 
 PLAIN_TEST(a_view_continues_its_base) {
-    const uint64_t begins[] = {0, UINT32_MAX - 5000, UINT32_MAX - 12000, 1ull << 40};
-    const uint32_t counts[] = {0, 1, 1000, 8192, 12000};
+    const uint64_t begins[] = {0, UINT32_MAX + 1ull - BLOCK, 1ull << 40};
+    const uint32_t counts[] = {0, 1, 1000, BLOCK - 1, BLOCK, 2 * BLOCK + 3000};
     for (size_t b = 0; b < sizeof(begins) / sizeof(*begins); b++)
         for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++)
             assert_view_continues(begins[b], counts[c]);
@@ -573,7 +575,7 @@ PLAIN_TEST(a_view_continues_its_base) {
 // A text with its index and its match, a byte at a time.
 typedef struct match_world {
     reef_lines index;
-    reef_text_ring text;
+    reef_text text;
     reef_match match;
     uint32_t shortest;
     const uint8_t *bytes;
@@ -583,7 +585,7 @@ typedef struct match_world {
 static void open_match(match_world *w, uint32_t shortest, size_t lines, const uint8_t *bytes) {
     *w = (match_world){.shortest = shortest, .bytes = bytes};
     must(reef_lines_init(&w->index, lines, &why));
-    must(reef_text_init(&w->text, 1 << 16, 1 << 16, &why));
+    reef_text_init(&w->text, 2 * BLOCK);
 }
 
 static void close_match(match_world *w) {
@@ -593,7 +595,7 @@ static void close_match(match_world *w) {
 
 static void match_byte(match_world *w, bool learns) {
     uint8_t byte = w->bytes[w->count++];
-    reef_text_push(&w->text, byte);
+    push_bytes(&w->text, &byte, 1);
     reef_match_step(&w->match, &w->index, &w->text, w->shortest, byte, learns);
     reef_match_look_up(&w->match, &w->index, &w->text, w->shortest, learns);
     reef_match_take(&w->match, &w->text, w->shortest);
@@ -675,6 +677,26 @@ PLAIN_TEST(a_followed_match_really_occurred_and_few_are_missed) {
             assert_matches(20, symbols, seed);
             assert_matches(4, symbols + 8, seed);
         }
+}
+
+// In a text of many times the bytes that its index has places for, a passage from the beginning is
+// found before its end.
+PLAIN_TEST(a_text_much_longer_than_its_index_is_reached_to_its_beginning) {
+    enum { ENTRIES = 64 * REEF_MATCH_ENTRIES, COUNT = 64 * ENTRIES, PASSAGE = 600 };
+    uint8_t *bytes = room(COUNT + PASSAGE);
+    uint64_t seed = 73;
+    size_t found = 0;
+    draw_bytes(&seed, COUNT, bytes);
+    for (size_t from = 0; from < COUNT; from += COUNT / 8) {
+        match_world w;
+        memcpy(bytes + COUNT, bytes + from, PASSAGE);
+        open_match(&w, 20, 64, bytes);
+        while (w.count < COUNT + PASSAGE) match_byte(&w, true);
+        found += w.match.follows && w.match.at == from + PASSAGE;
+        close_match(&w);
+    }
+    print_message("%zu of 8 passages\n", found);
+    assert_true(found >= 7);
 }
 
 PLAIN_TEST(a_match_is_given_up_after_some_wrong_bytes) {

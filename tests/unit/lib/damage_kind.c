@@ -5,5 +5,5 @@
 #include "test.h"
 
 void damage_kind(const char *pool, uint32_t kind) {
-    record_damage(pool, &(reef_key){.db = REEF_DB_MEMORY, .generation = kind, .name = "index"});
+    record_damage(pool, &(reef_key){.db = REEF_DB_MEMORY, .generation = kind, .name = "mixer"});
 }

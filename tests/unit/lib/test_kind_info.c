@@ -305,7 +305,7 @@ DIRECTORY_TEST(a_pool_with_a_damaged_kind_is_not_opened) {
     for (int write = 0; write < 2; write++) {
         must_fail(try_to_open(path, write, NULL, &why), REEF_ERR_CORRUPT, "kind 0 is damaged");
         assert_non_null(strstr(why.message, "reef verify"));
-        assert_non_null(strstr(why.message, "memory (generation 0, name index"));
+        assert_non_null(strstr(why.message, "memory (generation 0, name mixer"));
     }
     assert_int_equal(try_to_open(path, 0, "0", &why), REEF_ERR_CORRUPT);
 }

@@ -205,10 +205,9 @@ POOL_TEST(a_sealed_root_depends_on_every_record) {
         if (variant == 2) pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .name = "x"}, "", 0);
         if (variant == 3)
             must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_EXPERTS, .block = 2}, &why));
-        if (variant == 4)
-            pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "tables"}, "m", 1);
+        if (variant == 4) pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "mark"}, "m", 1);
         if (variant == 5)
-            pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "tables", .block = 1}, "m", 1);
+            pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "mark", .block = 1}, "m", 1);
         seal(txn, 0);
         must(reef_generation_read(txn, 0, &generation, &why));
         assert_true(generation.sealed && generation.sealed_step == 7 &&

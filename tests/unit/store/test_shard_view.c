@@ -11,7 +11,7 @@
 #include "pool.h"
 #include "test.h"
 
-enum { RANKS = 3, LAYERS = 2, BLOCKS = 5, PAYLOAD = 700, DATABASES = 7, PAUSE_MS = 60 };
+enum { RANKS = 3, LAYERS = 2, BLOCKS = 5, PAYLOAD = 700, DATABASES = 8, PAUSE_MS = 60 };
 
 typedef struct fixture {
     pool_fixture *whole;
@@ -20,7 +20,7 @@ typedef struct fixture {
 
 static const reef_db databases[DATABASES] = {REEF_DB_META,    REEF_DB_TENSORS,     REEF_DB_EXPERTS,
                                              REEF_DB_MOMENTS, REEF_DB_GENERATIONS, REEF_DB_MEMORY,
-                                             REEF_DB_VISITS};
+                                             REEF_DB_VISITS,  REEF_DB_BLOCKS};
 
 static void fill_pool(reef_store *store) {
     uint8_t payload[PAYLOAD];
@@ -38,12 +38,14 @@ static void fill_pool(reef_store *store) {
     }
     for (uint32_t block = 0; block < BLOCKS; block++) {
         payload[1]++;
-        pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "cells", .block = block}, payload,
+        const reef_key number = reef_block_key(block + 1);
+        pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "mixer", .block = block}, payload,
                  300);
+        pool_put(txn, &number, payload, 300);
         pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "tail", .block = block}, payload,
                  40);
         pool_put(txn,
-                 &(reef_key){.db = REEF_DB_VISITS, .layer = 1, .name = "trees", .block = block},
+                 &(reef_key){.db = REEF_DB_VISITS, .layer = 1, .name = "mixer", .block = block},
                  payload, 200);
     }
     pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .name = "embedding"}, payload, 50);
@@ -133,7 +135,9 @@ static reef_status on_record(void *context,
     assert_memory_equal(there.data, view->data, view->bytes);
     must(reef_record_locate(c->other, key, view->bytes, &at, &why));
     assert_memory_equal(at, view->data, view->bytes);
-    if (c->count > 0 && key->name == NULL && key->db != REEF_DB_GENERATIONS)
+    if (key->db == REEF_DB_BLOCKS)
+        assert_true(key->sequence > c->last.sequence);
+    else if (c->count > 0 && key->name == NULL && key->db != REEF_DB_GENERATIONS)
         assert_true(key->layer > c->last.layer ||
                     (key->layer == c->last.layer && key->block > c->last.block));
     c->last = *key;
@@ -177,41 +181,23 @@ FIXTURE_TEST(every_record_is_read_once) {
     reef_store_close(view);
 }
 
-static reef_status on_block(void *context,
-                            const reef_key *key,
-                            const reef_view *view,
-                            reef_error *err) {
-    assert_int_equal(view->bytes, 300);
-    *(uint32_t *)context |= 1u << key->block;
-    return REEF_OK;
-}
-
-// Of a memory each rank has some blocks, and the first of each table. What it lacks comes from the
-// others only where all read at once.
-FIXTURE_TEST(blocks_of_a_memory_lie_in_their_shards) {
-    const reef_key key = {.db = REEF_DB_MEMORY, .name = "cells"};
-    uint32_t all = 0;
-    reef_store *view = pool_open(f->many, false, false);
-    reef_txn *txn = pool_begin(view, REEF_TXN_READ);
-    must(reef_records_gather(txn, &key, BLOCKS, on_block, &all, &why));
-    assert_int_equal(all, (1u << BLOCKS) - 1);
-    reef_txn_abort(txn);
-    reef_store_close(view);
+// Every rank holds the memories.
+FIXTURE_TEST(all_of_a_memory_lies_in_every_shard) {
     for (uint32_t rank = 0; rank < RANKS; rank++) {
-        uint32_t found = 0;
         reef_store *shard = open_rank(f, rank);
-        txn = pool_begin(shard, REEF_TXN_READ);
+        reef_txn *txn = pool_begin(shard, REEF_TXN_READ);
         for (uint32_t block = 0; block < BLOCKS; block++) {
-            reef_view one;
-            const reef_key at = {.db = REEF_DB_MEMORY, .name = "cells", .block = block},
-                           tail = {.db = REEF_DB_MEMORY, .name = "tail", .block = block};
-            bool here = block == 0 || block % RANKS == rank;
-            assert_int_equal(reef_shard_is_elsewhere(txn, &at), !here);
-            assert_int_equal(reef_record_view(txn, &at, &one, &why) == REEF_OK, here);
-            must(reef_record_view(txn, &tail, &one, &why));
+            const reef_key keys[] = {
+                {.db = REEF_DB_MEMORY, .name = "mixer", .block = block},
+                {.db = REEF_DB_MEMORY, .name = "tail", .block = block},
+                {.db = REEF_DB_VISITS, .layer = 1, .name = "mixer", .block = block},
+                reef_block_key(block + 1)};
+            for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+                reef_view one;
+                assert_false(reef_shard_is_elsewhere(txn, &keys[i]));
+                must(reef_record_view(txn, &keys[i], &one, &why));
+            }
         }
-        must_fail(reef_records_gather(txn, &key, BLOCKS, on_block, &found, &why), REEF_ERR_INVALID,
-                  "lies in that of rank");
         reef_txn_abort(txn);
         reef_store_close(shard);
     }
@@ -232,9 +218,8 @@ FIXTURE_TEST(a_damaged_row_is_found_in_its_shard) {
                            &report, &why));
     assert_int_equal(report.damaged, 0);
     assert_int_equal(report.generations, 1);
-    // Every shard has all but rows and blocks of tables, which lie in one each.
-    const size_t rows = 2 * LAYERS * BLOCKS, tables = 2 * (BLOCKS - 1);
-    const size_t others = report.records - rows - tables;
+    // Every shard has all but rows, which lie in one each.
+    const size_t rows = 2 * LAYERS * BLOCKS, others = report.records - rows;
     assert_true(others % RANKS == 0 && others > 0);
     shard_at(f, 1, shard);
     record_damage(shard, &key);

@@ -153,7 +153,7 @@ KINDS_TEST(damaged_tables_of_a_kind_that_never_came_back) {
     for (int kind = 0; kind < KINDS; kind++) feed_kind(f, kind, LONG, (uint32_t)kind + 1);
     commit(f);
     const answers zero = ask(f, "0");
-    const reef_key key = own(1, "index");
+    const reef_key key = own(1, "mixer");
     damage(f, &key);
     const answers left = ask(f, "now"), first = ask(f, "0");
     assert_int_equal(left.lost_count, 1);

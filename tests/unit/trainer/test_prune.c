@@ -17,7 +17,7 @@ static void learn(lifelong *f) {
     for (int kind = 1; kind < KINDS; kind++) {
         feed_kind(f, kind, LONG, (uint32_t)kind + 1);
         if (kind == 2) {
-            feed_kind(f, 0, LONG, 30);
+            feed_kind(f, 0, LONG / 2, 30);
             take(f, "early");
         }
         // Half of what it has learned, or more, is stored as tables.

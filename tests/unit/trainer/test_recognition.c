@@ -102,6 +102,24 @@ WORDS_TEST(what_its_text_usually_costs_is_kept_with_a_kind) {
     assert_memory_equal(&f->trainer->kinds.levels[0], &level, sizeof(level));
 }
 
+// Blocks of zeros come before what it has.
+static void lengthen(reef_text *text, size_t count) {
+    size_t all = count + text->count, names = count * REEF_TEXT_NAME_BYTES;
+    text->blocks = realloc(text->blocks, all * sizeof(*text->blocks));
+    text->names = realloc(text->names, all * REEF_TEXT_NAME_BYTES);
+    assert_true(text->blocks != NULL && text->names != NULL);
+    memmove(text->blocks + count, text->blocks, text->count * sizeof(*text->blocks));
+    memmove(text->names + names, text->names, text->count * REEF_TEXT_NAME_BYTES);
+    text->count = text->capacity = all;
+    text->end += count * REEF_TEXT_BLOCK_BYTES;
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *own = calloc(1, REEF_TEXT_BLOCK_BYTES);
+        assert_non_null(own);
+        text->blocks[i] = (reef_text_block){own, own};
+        reef_text_name(text, i);
+    }
+}
+
 // A kind of 4 MB and more: all but the last 300 kB are a counter.
 static void learn_large(lifelong *f) {
     enum { MUCH = 5 << 20 };
@@ -109,8 +127,7 @@ static void learn_large(lifelong *f) {
     feed_language(f, 300000, 0, 1);
     reef_predictor *p = &reef_open_generation(f->trainer)->memory.memory->predictor;
     p->learned_bytes += MUCH;
-    p->text.end += MUCH;
-    p->text.kept = p->text.capacity;
+    lengthen(&p->text, MUCH / REEF_TEXT_BLOCK_BYTES);
 }
 
 // What is strange to it is read with 96 kB, and again with 256 kB.

@@ -100,41 +100,18 @@ static inline size_t reef_checkpoint_block_bytes(size_t bytes, size_t at) {
 }
 /** Room for one packed block; the caller's. */
 REEF_MUST_CHECK reef_status reef_checkpoint_new_packed(uint8_t **out, reef_error *err);
-/** Is that part stored in slices: is it a table? */
-bool reef_checkpoint_is_sliced(const char *name);
-/**
- * Write a block of a part, or all of them. learned: by the memory, in whose slices it stands.
- * packed: see reef_checkpoint_new_packed.
- */
-REEF_MUST_CHECK reef_status reef_checkpoint_put_block(reef_txn *txn,
-                                                      const reef_key *prefix,
-                                                      const reef_memory_part *part,
-                                                      uint32_t number,
-                                                      uint64_t learned,
-                                                      uint8_t *packed,
-                                                      reef_error *err);
+/** Which of the tables of reef_memory_tables the part is; -1: none. */
+int reef_checkpoint_table(const char *name);
+/** Write a part that is no table, or a list. packed: see reef_checkpoint_new_packed. */
 REEF_MUST_CHECK reef_status reef_checkpoint_put_part(reef_txn *txn,
                                                      const reef_key *prefix,
                                                      const reef_memory_part *part,
-                                                     uint64_t learned,
                                                      uint8_t *packed,
                                                      reef_error *err);
-/** Read a block of a part, a slice or not. */
+/** Read a block of such a part. */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_block(
     reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err);
-/** Can what was written be read? CORRUPT. */
-REEF_MUST_CHECK reef_status reef_checkpoint_check_written(reef_txn *txn,
-                                                          const reef_key *prefix,
-                                                          reef_error *err);
-
-/**
- * Of a memory whose records have the database, generation and layer of `prefix`: write its tables,
- * after which it has no tail; or its tail. `m` holds what is written.
- */
-REEF_MUST_CHECK reef_status reef_checkpoint_put_tables(reef_txn *txn,
-                                                       const reef_key *prefix,
-                                                       const reef_generation_memory *m,
-                                                       reef_error *err);
+/** What `m` has learned since its checkpoint. */
 REEF_MUST_CHECK reef_status reef_checkpoint_put_tail(reef_txn *txn,
                                                      const reef_key *prefix,
                                                      const reef_generation_memory *m,
@@ -147,6 +124,11 @@ bool reef_checkpoint_has_tail(reef_txn *txn, const reef_key *prefix);
 REEF_MUST_CHECK reef_status reef_checkpoint_read_stats(reef_txn *txn,
                                                        const reef_key *prefix,
                                                        reef_memory_stats *out,
+                                                       reef_error *err);
+/** The slices of tables, as the header announces them. CORRUPT, NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_sizes(reef_txn *txn,
+                                                       const reef_key *prefix,
+                                                       reef_memory_slices *slices,
                                                        reef_error *err);
 /** Nothing where there are none. */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_tables(reef_txn *txn,
@@ -161,25 +143,28 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_tail(reef_txn *txn,
 
 // checkpoint_slices.c
 
-/** The tables were written whole: from now on they are in slices. Sets slices_put. */
-REEF_MUST_CHECK reef_status reef_checkpoint_begin_slices(reef_txn *txn,
-                                                         const reef_key *prefix,
-                                                         reef_generation_memory *m,
-                                                         reef_error *err);
-/** A commit of a memory that is in slices and has learned more. Sets slices_put. */
-REEF_MUST_CHECK reef_status reef_checkpoint_put_slices(reef_txn *txn,
-                                                       const reef_key *prefix,
-                                                       reef_generation_memory *m,
-                                                       reef_error *err);
-/** The log, with `slices` of what it goes with; nothing where there is none. */
+/**
+ * The tables of a memory, and its log. Sets slices_put.
+ *
+ * learns  it goes on to learn: once it is large, in turns
+ */
+REEF_MUST_CHECK reef_status reef_checkpoint_put_slices(
+    reef_txn *txn, const reef_key *prefix, reef_generation_memory *m, bool learns, reef_error *err);
+/** The list of slices of a memory with these parts (reef_memory_stored_parts). CORRUPT. */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_slices(reef_txn *txn,
+                                                        const reef_key *prefix,
+                                                        const reef_memory_part *parts,
+                                                        reef_memory_slices *slices,
+                                                        reef_error *err);
+/** A slice of `bytes` bytes, by the number of its block. */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_slice(
+    reef_txn *txn, uint64_t number, void *out, size_t bytes, reef_error *err);
+/** The log that goes with `slices`; none where they are of one time. */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_log(reef_txn *txn,
                                                      const reef_key *prefix,
                                                      reef_memory_slices *slices,
                                                      uint64_t learned,
                                                      reef_error *err);
-REEF_MUST_CHECK reef_status reef_checkpoint_delete_log(reef_txn *txn,
-                                                       const reef_key *prefix,
-                                                       reef_error *err);
 
 // checkpoint_experts.c
 

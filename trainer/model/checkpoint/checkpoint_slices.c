@@ -1,140 +1,99 @@
-// A large context memory that learns: what a commit writes of it, where its tail is long.
+// The tables of a context memory, slice by slice, and the log of a large one that learns.
 //
-//   header, mark, mixer, net   as they are
-//   text                       blocks in which bytes came
-//   cells, trees, index ...    some slices, whose turn it is; a table that has doubled whole
-//   log, 0                     number of the first block, and how many there are: u32 each
-//   log, block                 what was decided, from before the oldest slice on (reef_replay.h)
+//   slices    list of pairs u64: (the commit before the list was begun, 0), then of each slice of
+//             cells, trees, index and long index what the memory had learned when it was as it is,
+//             and the number of the block that has it, packed (zero_runs.c)
+//   log       of one whose slices are of different times, list of pairs: the position of the first
+//             byte of a block, and its number
 //
-// So each slice is read as it was at its own time, and the log leads from there to the commit. In a
-// round (reef_generation_memory_round) every slice has had its turn, so the log is about as long.
+// A commit writes all slices of a small memory. Of a large one it writes some, whose turn it is,
+// and a table that has doubled whole. So each slice is read as it was at its own time, and the log
+// leads from there to the commit. In a round (reef_generation_memory_round) every slice has had its
+// turn, so the log is about as long.
+//
+// Blocks are shared with the lists of other states (reef_block_put): a seal, a snapshot, or a kind
+// that comes back copies these lists.
 #include "checkpoint_internal.h"
 #include "reef_byte_order.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define LOG_NAME "log"
-#define LOG_HEAD_BYTES 8
+#define PAIR_BYTES (2 * sizeof(uint64_t))
 
 // What a commit writes of a memory.
 typedef struct writing {
     reef_txn *txn;
     const reef_key *prefix;
     const reef_generation_memory *m;
-    uint64_t learned;
+    uint64_t learned, shared_to;
     reef_memory_slices *later; // as it will be stored
+    reef_memory_part tables[REEF_MEMORY_TABLES];
     uint8_t *packed;
 } writing;
 
-static reef_status put_slice(
-    const writing *w, const reef_memory_part *table, size_t t, size_t slice, reef_error *err) {
-    w->later->learned[t][slice] = w->learned;
-    return reef_checkpoint_put_block(w->txn, w->prefix, table, (uint32_t)slice, w->learned,
-                                     w->packed, err);
-}
-
-// ---- what is as it is now -----------------------------------------------------------------------
-
-// Bytes first .. last - 1 of a ring that is stored as a part.
-static reef_status put_range(const writing *w,
-                             const reef_memory_part *part,
-                             uint64_t first,
-                             uint64_t last,
-                             reef_error *err) {
-    reef_status status = REEF_OK;
-    for (uint64_t block = first / REEF_BLOCK_BYTES_MAX;
-         status == REEF_OK && block * REEF_BLOCK_BYTES_MAX < last; block++)
-        status = reef_checkpoint_put_block(w->txn, w->prefix, part, (uint32_t)block, w->learned,
-                                           w->packed, err);
-    return status;
-}
-
-// Blocks that have bytes from position `since` on. Before a text goes round in its ring, the part
-// ends with it.
-static reef_status put_text(const writing *w,
-                            const reef_memory_part *text,
-                            uint64_t since,
-                            reef_error *err) {
-    uint64_t kept = text->bytes, count = w->learned - since;
-    if (count >= kept) return put_range(w, text, 0, kept, err);
-    uint64_t end = w->learned % kept == 0 ? kept : w->learned % kept;
-    if (count <= end) return put_range(w, text, end - count, end, err);
-    reef_status status = put_range(w, text, 0, end, err);
-    return status == REEF_OK ? put_range(w, text, kept - (count - end), kept, err) : status;
-}
-
-static reef_status put_others(const writing *w, reef_error *err) {
-    reef_memory_records list;
-    reef_status status = REEF_OK;
-    reef_generation_memory_list(w->m, &list);
-    for (size_t i = 0; status == REEF_OK && i < list.count; i++) {
-        const reef_memory_part *part = &list.records[i];
-        if (reef_checkpoint_is_sliced(part->name)) continue;
-        if (strcmp(part->name, "text") == 0)
-            status = put_text(w, part, w->later->stored, err);
-        else
-            status = reef_checkpoint_put_part(w->txn, w->prefix, part, w->learned, w->packed, err);
-    }
-    return status;
-}
-
 // ---- slices -------------------------------------------------------------------------------------
 
+static reef_status put_slice(const writing *w, size_t t, size_t i, reef_error *err) {
+    size_t at = i * REEF_SLICE_BYTES;
+    size_t bytes = reef_zero_runs_pack(w->packed, (const uint8_t *)w->tables[t].data + at,
+                                       reef_checkpoint_block_bytes(w->tables[t].bytes, at));
+    w->later->learned[t][i] = w->learned;
+    return reef_block_put(w->txn, &w->later->numbers[t][i], w->shared_to, w->packed, bytes, err);
+}
+
 // A table that has doubled has other slices.
-static reef_status put_doubled(const writing *w, const reef_memory_part *tables, reef_error *err) {
+static reef_status resize(const writing *w, size_t t, reef_error *err) {
+    reef_memory_slices *later = w->later;
     reef_status status = REEF_OK;
-    for (size_t t = 0; status == REEF_OK && t < REEF_MEMORY_TABLES; t++) {
-        if (w->later->bytes[t] == tables[t].bytes) continue;
-        status = reef_memory_slices_resize(w->later, t, tables[t].bytes, w->learned, err);
-        for (size_t i = 0; status == REEF_OK && i < w->later->count[t]; i++)
-            status = put_slice(w, &tables[t], t, i, err);
-    }
+    if (later->bytes[t] == w->tables[t].bytes) return REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < later->count[t]; i++)
+        status = reef_block_drop(w->txn, later->numbers[t][i], w->shared_to, err);
+    return status == REEF_OK ? reef_memory_slices_resize(later, t, w->tables[t].bytes, err)
+                             : status;
+}
+
+static reef_status put_table(const writing *w, size_t t, reef_error *err) {
+    reef_status status = resize(w, t, err);
+    for (size_t i = 0; status == REEF_OK && i < w->later->count[t]; i++)
+        status = put_slice(w, t, i, err);
     return status;
 }
 
-static reef_status put_next(const writing *w, const reef_memory_part *tables, reef_error *err) {
+static reef_status put_next(const writing *w, reef_error *err) {
     size_t i = w->later->next++ % reef_memory_slices_count(w->later), t = 0;
     for (; i >= w->later->count[t]; t++) i -= w->later->count[t];
     if (w->later->learned[t][i] == w->learned) return REEF_OK; // with its table
-    return put_slice(w, &tables[t], t, i, err);
+    return put_slice(w, t, i, err);
 }
 
-static reef_status put_turns(const writing *w, const reef_memory_part *tables, reef_error *err) {
+static reef_status put_turns(const writing *w, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t t = 0; status == REEF_OK && t < REEF_MEMORY_TABLES; t++)
+        if (w->later->bytes[t] != w->tables[t].bytes) status = put_table(w, t, err);
     uint64_t since = w->learned - w->later->stored, round = reef_generation_memory_round(w->m),
              count = reef_memory_slices_count(w->later), turns = count;
     if (since < round) turns = (count * since + round - 1) / round;
-    reef_status status = REEF_OK;
-    for (; status == REEF_OK && turns > 0; turns--) status = put_next(w, tables, err);
+    for (; status == REEF_OK && turns > 0; turns--) status = put_next(w, err);
     return status;
 }
 
 // ---- the log ------------------------------------------------------------------------------------
 
-static reef_key log_key(const reef_key *prefix, uint32_t block) {
-    return reef_checkpoint_memory_key(prefix, LOG_NAME, block);
-}
-
-static reef_status put_log_head(const writing *w, reef_error *err) {
-    const reef_key key = log_key(w->prefix, 0);
-    uint8_t head[LOG_HEAD_BYTES];
-    reef_put_le32(head, w->later->first);
-    reef_put_le32(head + 4, (uint32_t)w->later->block_count);
-    return reef_record_put(w->txn, &key, REEF_BYTES, head, sizeof(head), err);
-}
-
 static reef_status put_log(const writing *w, reef_error *err) {
     reef_memory_slices *s = w->later;
-    size_t count;
-    const reef_log_block *blocks = reef_memory_log_blocks(w->m->memory, &count);
     reef_status status = REEF_OK;
+    size_t count = 0;
+    if (!reef_memory_is_logged(w->m->memory)) return REEF_OK; // it has learned nothing since
+    const reef_log_block *blocks = reef_memory_log_blocks(w->m->memory, &count);
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
-        const reef_key key = log_key(w->prefix, s->open + (uint32_t)i);
-        status = reef_record_put(w->txn, &key, REEF_BYTES, blocks[i].bytes, blocks[i].count, err);
-        if (status == REEF_OK && s->open + i == s->first + s->block_count)
-            status = reef_memory_slices_add_block(s, blocks[i].begin, err);
+        if (s->open + i == s->log_count)
+            status = reef_memory_slices_add_log(s, blocks[i].begin, 0, err);
+        if (status == REEF_OK)
+            status = reef_block_put(w->txn, &s->log_numbers[s->open + i], w->shared_to,
+                                    blocks[i].bytes, blocks[i].count, err);
     }
-    s->open += (uint32_t)(count - 1);
+    s->open += count - 1;
     return status;
 }
 
@@ -143,108 +102,187 @@ static reef_status drop_log(const writing *w, reef_error *err) {
     reef_memory_slices *s = w->later;
     uint64_t oldest = reef_memory_slices_oldest(s);
     reef_status status = REEF_OK;
-    size_t dropped = 0;
-    for (; status == REEF_OK && dropped + 1 < s->block_count && s->begins[dropped + 1] <= oldest;
-         dropped++) {
-        const reef_key key = log_key(w->prefix, s->first++);
-        status = reef_record_delete(w->txn, &key, err);
-    }
-    s->block_count -= dropped;
-    memmove(s->begins, s->begins + dropped, s->block_count * sizeof(*s->begins));
+    size_t gone = 0;
+    for (; status == REEF_OK && gone + 1 < s->log_count && gone < s->open &&
+           s->begins[gone + 1] <= oldest;
+         gone++)
+        status = reef_block_drop(w->txn, s->log_numbers[gone], w->shared_to, err);
+    if (gone == 0) return status;
+    s->log_count -= gone;
+    s->open -= gone;
+    memmove(s->begins, s->begins + gone, s->log_count * sizeof(*s->begins));
+    memmove(s->log_numbers, s->log_numbers + gone, s->log_count * sizeof(*s->log_numbers));
     return status;
 }
 
-reef_status reef_checkpoint_delete_log(reef_txn *txn, const reef_key *prefix, reef_error *err) {
-    const reef_key head = log_key(prefix, 0);
-    reef_view view;
-    reef_status status = reef_record_view(txn, &head, &view, err);
-    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
-    // Of a damaged one the blocks are not known: they stay, and nobody reads them.
-    uint32_t first = 0, count = 0;
-    if (status == REEF_OK && view.bytes == LOG_HEAD_BYTES) {
-        first = reef_get_le32(view.data);
-        count = reef_get_le32((const uint8_t *)view.data + 4);
-    }
-    status = reef_record_delete(txn, &head, err);
-    for (uint32_t i = 0; status == REEF_OK && i < count; i++) {
-        const reef_key key = log_key(prefix, first + i);
-        status = reef_record_delete(txn, &key, err);
-    }
+// ---- lists --------------------------------------------------------------------------------------
+
+static uint8_t *put_pair(uint8_t *at, uint64_t first, uint64_t second) {
+    reef_put_le64(at, first);
+    reef_put_le64(at + sizeof(first), second);
+    return at + PAIR_BYTES;
+}
+
+// In pieces, of which none stays that it has no more.
+static reef_status put_list(
+    const writing *w, const char *name, const uint8_t *pairs, size_t count, reef_error *err) {
+    const reef_memory_part list = {name, pairs, count * PAIR_BYTES};
+    reef_status status = reef_checkpoint_put_part(w->txn, w->prefix, &list, w->packed, err);
+    reef_key beyond =
+        reef_checkpoint_memory_key(w->prefix, name, (uint32_t)reef_slices_of(list.bytes));
+    for (; status == REEF_OK && reef_checkpoint_is_stored(w->txn, &beyond); beyond.block++)
+        status = reef_record_delete(w->txn, &beyond, err);
+    return status;
+}
+
+static reef_status put_lists(const writing *w, reef_error *err) {
+    const reef_memory_slices *s = w->later;
+    size_t count = 1 + reef_memory_slices_count(s);
+    uint8_t *pairs = malloc((count + s->log_count) * PAIR_BYTES), *at = pairs;
+    if (pairs == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the slices of a memory");
+    at = put_pair(at, s->since, 0);
+    for (size_t t = 0; t < REEF_MEMORY_TABLES; t++)
+        for (size_t i = 0; i < s->count[t]; i++)
+            at = put_pair(at, s->learned[t][i], s->numbers[t][i]);
+    const uint8_t *log = at;
+    for (size_t i = 0; i < s->log_count; i++) at = put_pair(at, s->begins[i], s->log_numbers[i]);
+    reef_status status = put_list(w, REEF_SLICE_LIST, pairs, count, err);
+    if (status == REEF_OK) status = put_list(w, REEF_LOG_LIST, log, s->log_count, err);
+    free(pairs);
     return status;
 }
 
 // ---- a commit -----------------------------------------------------------------------------------
 
-static reef_status put_all(const writing *w, bool turns, reef_error *err) {
-    reef_memory_part tables[REEF_MEMORY_TABLES];
+// Where the list began elsewhere, its blocks are that one's as well.
+static reef_status begin(reef_memory_slices **out,
+                         reef_txn *txn,
+                         const reef_key *prefix,
+                         const reef_generation_memory *m,
+                         reef_error *err) {
     reef_status status = REEF_OK;
-    reef_memory_tables(w->m->memory, tables);
-    if (turns) status = put_others(w, err);
-    if (status == REEF_OK && turns) status = put_doubled(w, tables, err);
-    if (status == REEF_OK && turns) status = put_turns(w, tables, err);
-    if (status == REEF_OK) status = put_log(w, err);
+    if (m->slices != NULL && !m->adopted)
+        status = reef_memory_slices_copy(out, m->slices, err);
+    else if ((*out = calloc(1, sizeof(**out))) == NULL)
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the slices of a memory");
+    if (status == REEF_OK && !reef_checkpoint_has_tables(txn, prefix))
+        (*out)->since = reef_blocks_now(txn) - 1;
+    return status;
+}
+
+static reef_status put_all(writing *w, bool learns, reef_error *err) {
+    reef_status status = REEF_OK;
+    bool in_turns = reef_memory_slices_in_turns(w->later);
+    if (in_turns) status = put_turns(w, err);
+    for (size_t t = 0; !in_turns && status == REEF_OK && t < REEF_MEMORY_TABLES; t++)
+        status = put_table(w, t, err);
+    // From now on in turns.
+    if (status == REEF_OK && !in_turns && learns && reef_generation_memory_is_large(w->m)) {
+        status = reef_memory_log(w->m->memory, err);
+        in_turns = true;
+    }
+    if (status == REEF_OK && in_turns) status = put_log(w, err);
     if (status == REEF_OK) status = drop_log(w, err);
-    if (status == REEF_OK) status = put_log_head(w, err);
     w->later->stored = w->learned;
-    return status;
-}
-
-static reef_status put(reef_txn *txn,
-                       const reef_key *prefix,
-                       reef_generation_memory *m,
-                       reef_memory_slices *later,
-                       bool turns,
-                       reef_error *err) {
-    writing w = {txn, prefix, m, reef_memory_learned_bytes(m->memory), later, NULL};
-    m->slices_put = later;
-    reef_status status = reef_checkpoint_new_packed(&w.packed, err);
-    if (status == REEF_OK) status = put_all(&w, turns, err);
-    free(w.packed);
-    return status;
-}
-
-reef_status reef_checkpoint_begin_slices(reef_txn *txn,
-                                         const reef_key *prefix,
-                                         reef_generation_memory *m,
-                                         reef_error *err) {
-    reef_memory_part tables[REEF_MEMORY_TABLES];
-    reef_memory_slices *later = calloc(1, sizeof(*later));
-    if (later == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the slices of a memory");
-    later->first = later->open = 1;
-    reef_memory_tables(m->memory, tables);
-    reef_status status = reef_memory_log(m->memory, err);
-    for (size_t t = 0; status == REEF_OK && t < REEF_MEMORY_TABLES; t++)
-        status = reef_memory_slices_resize(later, t, tables[t].bytes,
-                                           reef_memory_learned_bytes(m->memory), err);
-    if (status == REEF_OK) return put(txn, prefix, m, later, false, err);
-    reef_memory_slices_free(later);
-    return status;
+    return status == REEF_OK ? put_lists(w, err) : status;
 }
 
 reef_status reef_checkpoint_put_slices(reef_txn *txn,
                                        const reef_key *prefix,
                                        reef_generation_memory *m,
+                                       bool learns,
                                        reef_error *err) {
-    reef_memory_slices *later;
-    reef_status status = reef_memory_slices_copy(&later, m->slices, err);
-    if (status == REEF_OK) status = put(txn, prefix, m, later, true, err);
-    return status == REEF_OK ? reef_checkpoint_check_written(txn, prefix, err) : status;
+    writing w = {txn, prefix, m, .learned = reef_memory_learned_bytes(m->memory)};
+    reef_status status = begin(&w.later, txn, prefix, m, err);
+    m->slices_put = w.later;
+    if (status == REEF_OK) status = reef_blocks_shared_to(txn, &w.shared_to, err);
+    if (status == REEF_OK) status = reef_checkpoint_new_packed(&w.packed, err);
+    if (status != REEF_OK) return status;
+    if (w.later->since > w.shared_to) w.shared_to = w.later->since;
+    reef_memory_tables(m->memory, w.tables);
+    status = put_all(&w, learns, err);
+    free(w.packed);
+    return status;
 }
 
 // ---- reading ------------------------------------------------------------------------------------
 
-static reef_status fail_log(const reef_key *prefix, reef_error *err) {
-    return reef_fail(err, REEF_ERR_CORRUPT, "memory (generation %u, " LOG_NAME ") is malformed",
-                     prefix->generation);
+static reef_status fail_list(const reef_key *prefix, const char *name, reef_error *err) {
+    return reef_fail(err, REEF_ERR_CORRUPT, "memory (generation %u, %s) is malformed",
+                     prefix->generation, name);
+}
+
+// All of a list; NULL where there is none.
+static reef_status read_list(reef_txn *txn,
+                             const reef_key *prefix,
+                             const char *name,
+                             uint8_t **out,
+                             size_t *count,
+                             reef_error *err) {
+    reef_key key = reef_checkpoint_memory_key(prefix, name, 0);
+    size_t bytes = 0;
+    *out = NULL;
+    for (;; key.block++) {
+        reef_view piece;
+        reef_status status = reef_record_view(txn, &key, &piece, err);
+        *count = bytes / PAIR_BYTES;
+        if (status == REEF_ERR_NOT_FOUND)
+            return bytes % PAIR_BYTES == 0 ? REEF_OK : fail_list(prefix, name, err);
+        if (status != REEF_OK) return status;
+        uint8_t *larger = realloc(*out, bytes + piece.bytes + 1);
+        if (larger == NULL)
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a list of %zu bytes", bytes);
+        memcpy(larger + bytes, piece.data, piece.bytes);
+        *out = larger;
+        bytes += piece.bytes;
+    }
+}
+
+static void take_slices(reef_memory_slices *slices, const uint8_t *pairs) {
+    slices->since = reef_get_le64(pairs);
+    for (size_t t = 0; t < REEF_MEMORY_TABLES; t++)
+        for (size_t i = 0; i < slices->count[t]; i++) {
+            pairs += PAIR_BYTES;
+            slices->learned[t][i] = reef_get_le64(pairs);
+            slices->numbers[t][i] = reef_get_le64(pairs + sizeof(uint64_t));
+        }
+}
+
+reef_status reef_checkpoint_read_slices(reef_txn *txn,
+                                        const reef_key *prefix,
+                                        const reef_memory_part *parts,
+                                        reef_memory_slices *slices,
+                                        reef_error *err) {
+    uint8_t *pairs = NULL;
+    size_t count = 0;
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < reef_memory_part_count(); i++) {
+        int table = reef_checkpoint_table(parts[i].name);
+        if (table >= 0)
+            status = reef_memory_slices_resize(slices, (size_t)table, parts[i].bytes, err);
+    }
+    if (status == REEF_OK) status = read_list(txn, prefix, REEF_SLICE_LIST, &pairs, &count, err);
+    if (status == REEF_OK && count != 1 + reef_memory_slices_count(slices))
+        status = fail_list(prefix, REEF_SLICE_LIST, err);
+    if (status == REEF_OK) take_slices(slices, pairs);
+    free(pairs);
+    return status;
+}
+
+reef_status reef_checkpoint_read_slice(
+    reef_txn *txn, uint64_t number, void *out, size_t bytes, reef_error *err) {
+    const reef_key key = reef_block_key(number);
+    return reef_checkpoint_read_packed(txn, &key, out, bytes, err);
 }
 
 static reef_status read_block(reef_txn *txn,
-                              const reef_key *key,
+                              uint64_t number,
                               reef_log_block *out,
                               reef_error *err) {
+    const reef_key key = reef_block_key(number);
     reef_view view;
-    reef_status status = reef_record_view(txn, key, &view, err);
+    reef_status status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_OK) status = reef_log_block_begin(view.data, view.bytes, &out->begin, err);
     if (status != REEF_OK) return status;
     out->bytes = malloc(view.bytes);
@@ -255,36 +293,36 @@ static reef_status read_block(reef_txn *txn,
     return REEF_OK;
 }
 
+static reef_status read_blocks(reef_txn *txn,
+                               reef_memory_slices *slices,
+                               const uint8_t *pairs,
+                               size_t count,
+                               reef_error *err) {
+    reef_status status = REEF_OK;
+    slices->unread = calloc(count, sizeof(*slices->unread));
+    if (slices->unread == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a log of %zu blocks", count);
+    for (size_t i = 0; status == REEF_OK && i < count; i++) {
+        uint64_t begin = reef_get_le64(pairs + i * PAIR_BYTES),
+                 number = reef_get_le64(pairs + i * PAIR_BYTES + sizeof(uint64_t));
+        status = reef_memory_slices_add_log(slices, begin, number, err);
+        if (status == REEF_OK) status = read_block(txn, number, &slices->unread[i], err);
+    }
+    return status;
+}
+
 reef_status reef_checkpoint_read_log(reef_txn *txn,
                                      const reef_key *prefix,
                                      reef_memory_slices *slices,
                                      uint64_t learned,
                                      reef_error *err) {
-    const reef_key head = log_key(prefix, 0);
-    reef_view view;
-    reef_status status = reef_record_view(txn, &head, &view, err);
-    if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
-    if (status != REEF_OK) return status;
-    if (view.bytes != LOG_HEAD_BYTES) return fail_log(prefix, err);
-    uint32_t first = reef_get_le32(view.data),
-             count = reef_get_le32((const uint8_t *)view.data + 4);
-    if (first == 0 || count == 0 || count > learned + 1) return fail_log(prefix, err);
-    slices->unread = calloc(count, sizeof(*slices->unread));
-    if (slices->unread == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a log of %u blocks", count);
-    for (uint32_t i = 0; i < count; i++) {
-        const reef_key key = log_key(prefix, first + i);
-        reef_log_block block = {0};
-        status = read_block(txn, &key, &block, err);
-        if (status == REEF_OK) status = reef_memory_slices_add_block(slices, block.begin, err);
-        if (status != REEF_OK) {
-            free(block.bytes);
-            return status;
-        }
-        slices->unread[slices->block_count - 1] = block;
-    }
-    slices->first = first;
-    slices->open = first + count;
+    uint8_t *pairs = NULL;
+    size_t count = 0;
+    reef_status status = read_list(txn, prefix, REEF_LOG_LIST, &pairs, &count, err);
+    if (status == REEF_OK && count > learned + 1) status = fail_list(prefix, REEF_LOG_LIST, err);
+    if (status == REEF_OK && count > 0) status = read_blocks(txn, slices, pairs, count, err);
+    free(pairs);
+    slices->open = slices->log_count;
     slices->stored = learned;
-    return REEF_OK;
+    return status;
 }

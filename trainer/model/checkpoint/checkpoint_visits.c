@@ -353,9 +353,11 @@ static reef_status load_newest_whole(const reef_kind_heads *heads,
     reef_status status = REEF_ERR_CORRUPT;
     for (uint32_t last = heads->state->last + 1; is_lost(status) && last-- > kind;) {
         if (last > kind && find_in(&heads->holders[last], kind) == NULL) continue;
+        out->spares_text = true;
         status = load_and_learn(heads, txn, last, kind, bytes_max, out, err);
         if (status != REEF_OK) reef_generation_memory_release(out);
     }
+    out->spares_text = true;
     if (is_lost(status) && !heads->doubtful[kind])
         status = load_own_tables(heads, txn, kind, bytes_max, out, err);
     if (status != REEF_OK) reef_generation_memory_release(out);

@@ -4,7 +4,8 @@
 //   kind 0      T     t     T     t            T: tables, t: a tail
 //
 // As of generation 4 kind 0 is read from holder 3 on, so its visits of holders 1 and 2 go when the
-// states as of 1, 2 and 3 do. Reading a state that lacks one of its visits is NOT_FOUND.
+// states as of 1, 2 and 3 do. Reading a state that lacks one of its visits is NOT_FOUND. Blocks of
+// text go that nobody names any more.
 #include "checkpoint_internal.h"
 #include "kind_heads.h"
 #include "reef_snapshot.h"
@@ -168,6 +169,17 @@ static reef_status drop(pruning *p, bool dry_run, reef_pruning *out, reef_error 
     return status;
 }
 
+// A list of names that goes with its visit.
+static bool is_given_up(const void *context, const reef_key *list) {
+    const pruning *p = context;
+    if (list->db != REEF_DB_VISITS || list->generation >= p->count) return false;
+    const reef_visit_list *visits = &p->heads.holders[list->generation];
+    for (size_t i = 0; i < visits->count; i++)
+        if (visits->entries[i].kind == list->layer)
+            return !p->needed[p->first[list->generation] + i];
+    return false;
+}
+
 reef_status reef_states_prune(
     reef_txn *txn, uint32_t keep_last, bool dry_run, reef_pruning *out, reef_error *err) {
     pruning p;
@@ -180,6 +192,10 @@ reef_status reef_states_prune(
     status = reef_snapshot_scan(txn, need_snapshot, &p, err);
     if (status == REEF_OK) status = count_given_up(&p, &out->states, err);
     if (status == REEF_OK) status = drop(&p, dry_run, out, err);
+    uint64_t text = 0;
+    if (status == REEF_OK)
+        status = reef_blocks_drop_unnamed(txn, is_given_up, &p, dry_run, &text, err);
+    out->bytes += text;
     release(&p);
     return status;
 }

@@ -10,6 +10,7 @@
 #include "checkpoint_internal.h"
 #include "reef_snapshot.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define REPORTED_MAX 1000 // blocks of one layer; a wrong side makes all of them wrong
@@ -74,7 +75,18 @@ static void check_layer(const sizes *s,
 typedef struct memory_parts {
     const sizes *s;
     uint32_t records;
+    reef_memory_slices *slices;
 } memory_parts;
+
+// The walk over all records has reported damaged ones.
+static void check_slice(const sizes *s, uint64_t number, void *into, size_t bytes) {
+    const reef_key key = reef_block_key(number);
+    reef_view view;
+    reef_error reason;
+    if (reef_record_view(s->txn, &key, &view, NULL) == REEF_ERR_CORRUPT) return;
+    if (reef_checkpoint_read_slice(s->txn, number, into, bytes, &reason) != REEF_OK)
+        s->on_damage(s->context, &key, reason.message);
+}
 
 // What reef_memory_restore asks for is what the header announces: it gets zeros, and the records
 // are looked at.
@@ -82,6 +94,7 @@ static reef_status check_part(
     void *context, const char *name, void *into, size_t bytes, reef_error *err) {
     const memory_parts *parts = context;
     const sizes *s = parts->s;
+    int table = reef_checkpoint_table(name);
     reef_key key = {.db = REEF_DB_MEMORY, .generation = parts->records, .name = name};
     if (strcmp(name, "header") == 0)
         return reef_checkpoint_read_packed(s->txn, &key, into, bytes, err);
@@ -89,34 +102,71 @@ static reef_status check_part(
         size_t size = bytes - at < REEF_BLOCK_BYTES_MAX ? bytes - at : REEF_BLOCK_BYTES_MAX;
         reef_view view;
         reef_error reason;
-        if (reef_shard_is_elsewhere(s->txn, &key)) continue;
-        // The walk over all records has reported damaged ones.
+        if (table >= 0) {
+            check_slice(s, parts->slices->numbers[table][key.block], (uint8_t *)into + at, size);
+            continue;
+        }
         if (reef_record_view(s->txn, &key, &view, NULL) == REEF_ERR_CORRUPT) continue;
         if (reef_checkpoint_read_block(s->txn, &key, (uint8_t *)into + at, size, &reason) !=
             REEF_OK)
             s->on_damage(s->context, &key, reason.message);
     }
-    memset(into, 0, bytes);
+    // Names of blocks of text are needed, to look for these.
+    if (strcmp(name, REEF_TEXT_LIST) != 0) memset(into, 0, bytes);
     return REEF_OK;
+}
+
+static reef_status check_text(void *context,
+                              size_t block,
+                              const uint8_t *name,
+                              const uint8_t **out,
+                              bool *lent,
+                              reef_error *err) {
+    const memory_parts *parts = context;
+    static const uint8_t zeros[REEF_TEXT_BLOCK_BYTES];
+    char hex[REEF_TEXT_HEX_BYTES];
+    const reef_key key = reef_text_key(name, hex);
+    const void *unused;
+    reef_error reason;
+    (void)block, (void)err;
+    *out = zeros;
+    *lent = true;
+    // Those of a list that is damaged were not read.
+    if (memcmp(name, zeros, REEF_TEXT_NAME_BYTES) != 0 &&
+        reef_record_locate(parts->s->txn, &key, REEF_TEXT_BLOCK_BYTES, &unused, &reason) != REEF_OK)
+        parts->s->on_damage(parts->s->context, &key, reason.message);
+    return REEF_OK;
+}
+
+static reef_status read_slices(const memory_parts *parts, reef_error *err) {
+    const reef_key prefix = {.db = REEF_DB_MEMORY, .generation = parts->records};
+    return reef_checkpoint_read_sizes(parts->s->txn, &prefix, parts->slices, err);
 }
 
 static void check_memory(const sizes *s, uint32_t records) {
     reef_key position = {
         .db = REEF_DB_MEMORY, .generation = records, .name = REEF_MEMORY_POSITION_NAME};
-    reef_key header = position;
+    reef_key header = position, list = position;
     header.name = "header";
-    memory_parts parts = {s, records};
+    list.name = REEF_SLICE_LIST;
+    memory_parts parts = {s, records, calloc(1, sizeof(*parts.slices))};
+    const reef_memory_reader reader = {check_part, check_text, &parts};
     reef_view view;
     reef_generation_memory memory = {0};
     reef_error reason;
-    // Without tables there is no mark: it has none, or has learned too little for any.
-    if (!reef_checkpoint_is_stored(s->txn, &position)) return;
-    // The walk over all records has reported a damaged header.
-    if (reef_record_view(s->txn, &header, &view, NULL) == REEF_ERR_CORRUPT) return;
-    reef_status status = reef_generation_memory_restore(&memory, check_part, &parts, &reason);
+    // Without tables there is no mark: it has none, or has learned too little for any. The walk over
+    // all records has reported a damaged header or list.
+    reef_status status = parts.slices != NULL ? REEF_OK : REEF_ERR_NO_MEMORY;
+    bool there = reef_checkpoint_is_stored(s->txn, &position) &&
+                 reef_record_view(s->txn, &header, &view, NULL) != REEF_ERR_CORRUPT &&
+                 reef_record_view(s->txn, &list, &view, NULL) != REEF_ERR_CORRUPT;
+    if (there && status == REEF_OK) status = read_slices(&parts, &reason);
+    if (there && status == REEF_OK)
+        status = reef_generation_memory_restore(&memory, &reader, &reason);
     if (status != REEF_OK && status != REEF_ERR_NO_MEMORY)
         s->on_damage(s->context, &header, reason.message);
     reef_generation_memory_release(&memory);
+    reef_memory_slices_free(parts.slices);
 }
 
 static void check_generation(const sizes *s, uint32_t records) {

@@ -54,8 +54,8 @@
     X(kinds_max, INTEGER, "0", 0, 65536,                                                           \
       "bound on generations, each of which begins a kind of text; 0 for none")                     \
     X(memory, INTEGER, "1G", 0, 68719476736,                                                       \
-      "bytes that memories of kinds take in a process that trains, tables and text, such as 1G, "  \
-      "from 4M on; 0: there are none")                                                             \
+      "bytes that memories of kinds take in a process that trains, such as 1G, from 4M on; 0: "    \
+      "there are none")                                                                            \
     X(net_share, NUMBER, "0.5", 0, 1,                                                              \
       "share of the batches that the net learns beside a context memory; 0: no net at all")        \
     X(seal_dtype, CHOICE, "f32", 0, 0,                                                             \

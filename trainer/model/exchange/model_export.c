@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TEXT_RECORD "text"
 #define MEMORY_PREFIX "memory." // of its tensors, before the names of its records
 #define FORMAT_NAME "reef.model"
 #define FORMAT_VERSION 1u
@@ -241,21 +242,33 @@ static bool add_layer(tensor_groups *parts,
     return ok;
 }
 
+static bool add_record(tensor_groups *parts, uint32_t number, const char *record, uint64_t bytes) {
+    char name[REEF_NAME_BYTES_MAX + 1];
+    snprintf(name, sizeof(name), MEMORY_PREFIX "%s", record);
+    tensor_group *part = add_group(parts, number, name);
+    if (part == NULL) return false;
+    part->db = REEF_DB_MEMORY;
+    part->tensor.dtype = REEF_BYTES;
+    part->tensor.shape[part->tensor.rank++] = bytes;
+    name_tensor(parts, part);
+    return true;
+}
+
+// Of its text all that it keeps, and not the names of blocks.
+static bool is_text(const char *record) {
+    return strcmp(record, TEXT_RECORD) == 0 || strcmp(record, REEF_TEXT_LIST) == 0;
+}
+
 static bool add_memory(tensor_groups *parts, const reef_generation *generation, uint32_t number) {
     reef_memory_records list;
     if (generation->memory.memory == NULL) return true;
     reef_generation_memory_list(&generation->memory, &list);
-    for (size_t i = 0; i < list.count; i++) {
-        char name[REEF_NAME_BYTES_MAX + 1];
-        snprintf(name, sizeof(name), MEMORY_PREFIX "%s", list.records[i].name);
-        tensor_group *part = add_group(parts, number, name);
-        if (part == NULL) return false;
-        part->db = REEF_DB_MEMORY;
-        part->tensor.dtype = REEF_BYTES;
-        part->tensor.shape[part->tensor.rank++] = list.records[i].bytes;
-        name_tensor(parts, part);
-    }
-    return true;
+    for (size_t i = 0; i < list.count; i++)
+        if (!is_text(list.records[i].name) &&
+            !add_record(parts, number, list.records[i].name, list.records[i].bytes))
+            return false;
+    return add_record(parts, number, TEXT_RECORD,
+                      reef_memory_text(generation->memory.memory, NULL, 0));
 }
 
 static reef_status add_generation(tensor_groups *parts,
@@ -499,6 +512,19 @@ static reef_status write_column(exporting *e,
     return REEF_OK;
 }
 
+static reef_status write_text(exporting *e, reef_error *err) {
+    const reef_memory *memory = e->memory.memory;
+    const uint8_t *bytes, *name;
+    uint8_t rest[REEF_TEXT_BLOCK_BYTES];
+    reef_status status = REEF_OK;
+    for (size_t i = 0;
+         status == REEF_OK && (bytes = reef_memory_text_block(memory, i, &name)) != NULL; i++)
+        status = reef_safetensors_write(e->writer, bytes, REEF_TEXT_BLOCK_BYTES, err);
+    size_t left = reef_memory_text(memory, NULL, 0) % REEF_TEXT_BLOCK_BYTES;
+    (void)reef_memory_text(memory, rest, left);
+    return status == REEF_OK ? reef_safetensors_write(e->writer, rest, left, err) : status;
+}
+
 // One memory at a time: those of all generations may be more than there is room for.
 static reef_status write_memory(exporting *e, const tensor_group *part, reef_error *err) {
     reef_memory_records list;
@@ -511,6 +537,7 @@ static reef_status write_memory(exporting *e, const tensor_group *part, reef_err
         status = read_memory(e, &e->origin.generations[part->generation], &e->memory, err);
     }
     if (status != REEF_OK) return status;
+    if (is_text(part->record + strlen(MEMORY_PREFIX))) return write_text(e, err);
     reef_generation_memory_list(&e->memory, &list);
     const reef_memory_part *record =
         reef_memory_records_find(&list, part->record + strlen(MEMORY_PREFIX));

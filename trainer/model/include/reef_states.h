@@ -11,7 +11,7 @@
 typedef struct reef_pruning {
     uint32_t states; // that could be asked before, and cannot any more
     uint64_t visits; // whose records were removed
-    uint64_t bytes;  // of these records
+    uint64_t bytes;  // of these records, and of text that no state names any more
 } reef_pruning;
 
 /**

@@ -89,7 +89,8 @@ reef_status reef_generation_memory_learn(reef_generation_memory *m,
     reef_status status = reserve_tail(m, size, err);
     if (status == REEF_OK && m->memory == NULL)
         status = reef_memory_new(&m->memory, &(reef_memory_options){.bytes_max = bytes_max}, err);
-    if (status == REEF_OK && m->slices != NULL && !reef_memory_is_logged(m->memory))
+    if (status == REEF_OK && reef_memory_slices_in_turns(m->slices) &&
+        !reef_memory_is_logged(m->memory))
         status = reef_memory_log(m->memory, err);
     if (status == REEF_OK) status = reef_memory_learn(m->memory, bytes, count, net, bits, err);
     if (status != REEF_OK) return status;
@@ -138,7 +139,7 @@ bool reef_generation_memory_is_due(const reef_generation_memory *m) {
     if (m->memory == NULL) return false;
     if (m->adopted) return true;
     uint64_t learned = reef_memory_learned_bytes(m->memory) - m->checkpoint_bytes;
-    if (m->slices != NULL) {
+    if (reef_memory_slices_in_turns(m->slices)) {
         uint64_t part = reef_generation_memory_round(m) / ROUND_PARTS;
         return learned >= (part < TAIL_IN_SLICES_MAX ? part : TAIL_IN_SLICES_MAX);
     }
@@ -225,27 +226,16 @@ static reef_status replay(reef_generation_memory *m, uint64_t bytes_max, reef_er
     return status;
 }
 
-static void forget_slices(reef_generation_memory *m) {
-    reef_memory_slices_free(m->slices);
-    m->slices = NULL;
-}
-
-void reef_generation_memory_end_slices(reef_generation_memory *m) {
-    forget_slices(m);
-    if (m->memory != NULL) reef_memory_log_end(m->memory);
-}
-
 static reef_status replay_log(reef_generation_memory *m, reef_error *err) {
     reef_memory_slices *s = m->slices;
     reef_status status = REEF_OK;
-    if (s == NULL) return REEF_OK;
-    for (size_t i = 0; status == REEF_OK && s->unread != NULL && i < s->block_count; i++)
+    if (s == NULL || s->unread == NULL) return REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < s->log_count; i++)
         status = reef_memory_replay(m->memory, (const uint64_t *const *)s->learned,
                                     s->unread[i].bytes, s->unread[i].count, err);
-    for (size_t i = 0; s->unread != NULL && i < s->block_count; i++) free(s->unread[i].bytes);
+    for (size_t i = 0; i < s->log_count; i++) free(s->unread[i].bytes);
     free(s->unread);
     s->unread = NULL;
-    if (!m->goes_on) forget_slices(m);
     return status;
 }
 
@@ -271,12 +261,12 @@ void reef_generation_memory_settle(reef_generation_memory *m) {
     m->checkpoint_put = m->adopted = false;
     m->checkpoint_bytes = reef_memory_learned_bytes(m->memory);
     m->tail_bytes = 0;
-    forget_slices(m);
+    reef_memory_slices_free(m->slices);
     m->slices = m->slices_put;
     m->slices_put = NULL;
-    if (m->slices == NULL)
+    if (!reef_memory_slices_in_turns(m->slices))
         reef_memory_log_end(m->memory);
-    else
+    else if (reef_memory_is_logged(m->memory))
         reef_memory_log_drop(m->memory);
 }
 
@@ -323,14 +313,13 @@ const reef_memory_part *reef_memory_records_find(const reef_memory_records *reco
 }
 
 reef_status reef_generation_memory_restore(reef_generation_memory *m,
-                                           reef_memory_fetch fetch,
-                                           void *context,
+                                           const reef_memory_reader *from,
                                            reef_error *err) {
     reef_memory_position position;
     assert(m->memory == NULL);
     reef_status status =
-        fetch(context, REEF_MEMORY_POSITION_NAME, &position, sizeof(position), err);
-    if (status == REEF_OK) status = reef_memory_restore(&m->memory, fetch, context, err);
+        from->fetch(from->context, REEF_MEMORY_POSITION_NAME, &position, sizeof(position), err);
+    if (status == REEF_OK) status = reef_memory_restore(&m->memory, from, err);
     if (status != REEF_OK) return status;
     m->next = position.next;
     memcpy(m->chain, position.chain, sizeof(m->chain));
@@ -338,19 +327,44 @@ reef_status reef_generation_memory_restore(reef_generation_memory *m,
     return REEF_OK;
 }
 
+// A memory, and its records.
+typedef struct listed {
+    const reef_generation_memory *memory;
+    reef_memory_records records;
+} listed;
+
 static reef_status fetch_listed(
     void *context, const char *name, void *into, size_t bytes, reef_error *err) {
     (void)err; // a memory has what its own header says
-    const reef_memory_part *part = reef_memory_records_find(context, name);
+    const listed *from = context;
+    const reef_memory_part *part = reef_memory_records_find(&from->records, name);
     assert(part != NULL && part->bytes == bytes);
     memcpy(into, part->data, bytes);
+    return REEF_OK;
+}
+
+// What the pool lends stays, whoever uses it.
+static reef_status fetch_listed_text(void *context,
+                                     size_t block,
+                                     const uint8_t *name,
+                                     const uint8_t **out,
+                                     bool *lent,
+                                     reef_error *err) {
+    const listed *from = context;
+    const uint8_t *unused;
+    (void)name, (void)err;
+    *out = reef_memory_text_block(from->memory->memory, block, &unused);
+    *lent = reef_memory_text_is_lent(from->memory->memory, block);
     return REEF_OK;
 }
 
 reef_status reef_generation_memory_copy(reef_generation_memory *to,
                                         const reef_generation_memory *from,
                                         reef_error *err) {
-    reef_memory_records records;
-    reef_generation_memory_list(from, &records);
-    return reef_generation_memory_restore(to, fetch_listed, &records, err);
+    listed of = {.memory = from};
+    reef_generation_memory_list(from, &of.records);
+    const reef_memory_reader reader = {fetch_listed, fetch_listed_text, &of};
+    reef_status status = reef_generation_memory_restore(to, &reader, err);
+    if (status == REEF_OK) to->text_lent = from->text_lent;
+    return status;
 }

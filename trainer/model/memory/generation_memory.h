@@ -8,7 +8,7 @@
 //
 // Tables of a large memory are too much for one commit. Once it is large, a commit that finds the
 // tail long writes some slices of the tables, all else, and a log of what was decided in learning
-// (memory_slices.h).
+// (memory_slices.h). Slices that did not change since are shared by all states that have them.
 #ifndef REEF_GENERATION_MEMORY_H
 #define REEF_GENERATION_MEMORY_H
 
@@ -27,10 +27,12 @@ typedef struct reef_generation_memory {
     uint8_t *tail; // owned
     size_t tail_bytes, tail_capacity;
     uint64_t checkpoint_bytes; // learned when that checkpoint was made; 0: there is none
+    uint64_t text_lent;        // up to here its text is lent by the pool
     bool checkpoint_put;       // the transaction under way holds one of the present state
     bool adopted;              // its tables came from elsewhere, and are in no checkpoint here
-    bool goes_on;              // what was read of its slices is kept, since it will be stored again
-    // owned: how it is stored, where in slices; and as the transaction under way would leave it
+    bool spares_text;          // blocks of text that are damaged are left out when it is read
+    bool lacks_text;           // some were
+    // owned: how its tables are stored, if they are; and as the transaction under way would leave it
     reef_memory_slices *slices, *slices_put;
     uint8_t *unlearned; // owned: the tail as it was read, until it is learned
     size_t unlearned_bytes;
@@ -118,9 +120,6 @@ REEF_MUST_CHECK reef_status reef_generation_memory_tail_learned(const uint8_t *t
 /** The tables were written: empty the tail. */
 void reef_generation_memory_settle(reef_generation_memory *m);
 
-/** It is stored elsewhere from now on, and not in slices. */
-void reef_generation_memory_end_slices(reef_generation_memory *m);
-
 /**
  * Look up how full a memory is, if it has learned much since it was `seen` last: counting walks
  * tables of up to 128 MB, some hundredths of a second for seconds of the stream.
@@ -154,11 +153,10 @@ const reef_memory_part *reef_memory_records_find(const reef_memory_records *reco
 /**
  * A memory from its records, "mark" included, into one that has none. It counts as adopted.
  *
- * Errors: those of `fetch` and reef_memory_restore; `m` has none then.
+ * Errors: those of reef_memory_restore; `m` has none then.
  */
 REEF_MUST_CHECK reef_status reef_generation_memory_restore(reef_generation_memory *m,
-                                                           reef_memory_fetch fetch,
-                                                           void *context,
+                                                           const reef_memory_reader *from,
                                                            reef_error *err);
 
 /** `to`, which has none, becomes another one like `from`, which has one. Errors: NO_MEMORY. */
@@ -180,8 +178,8 @@ REEF_MUST_CHECK reef_status reef_generation_memory_copy(reef_generation_memory *
 //
 // As of generation 1 the memory of kind 0 is that of generation 0 and the visit that generation 1
 // holds; now it is both visits more. A visit is stored as what was learned, and as tables once that
-// is long, so that few bytes are learned again when it is read. Large ones go on in slices until
-// the holder is sealed.
+// is long, so that few bytes are learned again when it is read. It begins with the slices that the
+// kind had, and writes those that change.
 //
 // A kind that was merged into another one has a last visit without either, in the generation that
 // was open then: from there on it has no memory, and before it states are as they were.

@@ -6,11 +6,15 @@
 
 void reef_memory_slices_free(reef_memory_slices *slices) {
     if (slices == NULL) return;
-    for (size_t t = 0; t < REEF_MEMORY_TABLES; t++) free(slices->learned[t]);
-    for (size_t i = 0; slices->unread != NULL && i < slices->block_count; i++)
+    for (size_t t = 0; t < REEF_MEMORY_TABLES; t++) {
+        free(slices->learned[t]);
+        free(slices->numbers[t]);
+    }
+    for (size_t i = 0; slices->unread != NULL && i < slices->log_count; i++)
         free(slices->unread[i].bytes);
     free(slices->unread);
     free(slices->begins);
+    free(slices->log_numbers);
     free(slices);
 }
 
@@ -18,25 +22,37 @@ static reef_status fail_no_memory(reef_error *err) {
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the slices of a memory");
 }
 
-reef_status reef_memory_slices_resize(
-    reef_memory_slices *slices, size_t table, size_t bytes, uint64_t learned, reef_error *err) {
+static reef_status resize(uint64_t **all, size_t count, reef_error *err) {
+    uint64_t *larger = realloc(*all, (count + 1) * sizeof(**all));
+    if (larger == NULL) return fail_no_memory(err);
+    *all = larger;
+    return REEF_OK;
+}
+
+reef_status reef_memory_slices_resize(reef_memory_slices *slices,
+                                      size_t table,
+                                      size_t bytes,
+                                      reef_error *err) {
     size_t count = reef_slices_of(bytes);
-    uint64_t *all = realloc(slices->learned[table], (count + 1) * sizeof(*all));
-    if (all == NULL) return fail_no_memory(err);
-    for (size_t i = 0; i < count; i++) all[i] = learned;
-    slices->learned[table] = all;
+    reef_status status = resize(&slices->learned[table], count, err);
+    if (status == REEF_OK) status = resize(&slices->numbers[table], count, err);
+    if (status != REEF_OK) return status;
+    memset(slices->learned[table], 0, count * sizeof(uint64_t));
+    memset(slices->numbers[table], 0, count * sizeof(uint64_t));
     slices->count[table] = count;
     slices->bytes[table] = bytes;
     return REEF_OK;
 }
 
-reef_status reef_memory_slices_add_block(reef_memory_slices *slices,
-                                         uint64_t begin,
-                                         reef_error *err) {
-    uint64_t *begins = realloc(slices->begins, (slices->block_count + 1) * sizeof(*slices->begins));
-    if (begins == NULL) return fail_no_memory(err);
-    begins[slices->block_count++] = begin;
-    slices->begins = begins;
+reef_status reef_memory_slices_add_log(reef_memory_slices *slices,
+                                       uint64_t begin,
+                                       uint64_t number,
+                                       reef_error *err) {
+    reef_status status = resize(&slices->begins, slices->log_count + 1, err);
+    if (status == REEF_OK) status = resize(&slices->log_numbers, slices->log_count + 1, err);
+    if (status != REEF_OK) return status;
+    slices->begins[slices->log_count] = begin;
+    slices->log_numbers[slices->log_count++] = number;
     return REEF_OK;
 }
 
@@ -48,15 +64,16 @@ reef_status reef_memory_slices_copy(reef_memory_slices **out,
     if (copy == NULL) return fail_no_memory(err);
     reef_status status = REEF_OK;
     for (size_t t = 0; status == REEF_OK && t < REEF_MEMORY_TABLES; t++) {
-        status = reef_memory_slices_resize(copy, t, of->bytes[t], 0, err);
-        if (status == REEF_OK && of->count[t] > 0)
-            memcpy(copy->learned[t], of->learned[t], of->count[t] * sizeof(*of->learned[t]));
+        status = reef_memory_slices_resize(copy, t, of->bytes[t], err);
+        if (status != REEF_OK || of->count[t] == 0) continue;
+        memcpy(copy->learned[t], of->learned[t], of->count[t] * sizeof(uint64_t));
+        memcpy(copy->numbers[t], of->numbers[t], of->count[t] * sizeof(uint64_t));
     }
-    for (size_t i = 0; status == REEF_OK && i < of->block_count; i++)
-        status = reef_memory_slices_add_block(copy, of->begins[i], err);
+    for (size_t i = 0; status == REEF_OK && i < of->log_count; i++)
+        status = reef_memory_slices_add_log(copy, of->begins[i], of->log_numbers[i], err);
     copy->next = of->next;
     copy->stored = of->stored;
-    copy->first = of->first;
+    copy->since = of->since;
     copy->open = of->open;
     if (status != REEF_OK) {
         reef_memory_slices_free(copy);

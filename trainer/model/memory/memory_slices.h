@@ -1,34 +1,42 @@
-// How a large memory is stored while it learns: the slices of its tables in turns, each as it is
-// when its turn comes, and a log from the oldest of them on (reef_replay.h).
+// How a memory's tables are stored: in slices, each in a block of its own (reef_block_put), as it
+// was at its own time. Of a small memory all are of one time; of a large one that learns they are
+// stored in turns, with a log from the oldest of them on (reef_replay.h).
 #ifndef REEF_MEMORY_SLICES_H
 #define REEF_MEMORY_SLICES_H
 
 #include "reef_replay.h"
 
 typedef struct reef_memory_slices {
-    uint64_t
-        *learned[REEF_MEMORY_TABLES]; // owned; (count) what it had learned when each was stored
+    // owned: (count) of each, what it had learned when each was stored, and the numbers of blocks
+    uint64_t *learned[REEF_MEMORY_TABLES], *numbers[REEF_MEMORY_TABLES];
     size_t count[REEF_MEMORY_TABLES], bytes[REEF_MEMORY_TABLES];
     size_t next;     // whose turn it is, counted through all tables
     uint64_t stored; // what it had learned when all else was stored
-    // Blocks of the log that are stored have numbers from `first` on; the first of those that the
-    // memory has (reef_memory_log_blocks) has the number `open`.
-    uint32_t first, open;
-    uint64_t *begins; // owned: of the stored ones, the position of the first byte of each
-    size_t block_count;
-    reef_log_block *unread; // owned, (block_count) as read, until they are replayed; NULL: they are
+    uint64_t since;  // the commit before the list was begun: others may have blocks of up to then
+    // owned: (log_count) of the log, the position of the first byte of each block, and its number
+    uint64_t *begins, *log_numbers;
+    size_t log_count, open; // the first block of those that the memory has (reef_memory_log_blocks)
+    reef_log_block *unread; // owned, (log_count) as read, until they are replayed; NULL: they are
 } reef_memory_slices;
 
 void reef_memory_slices_free(reef_memory_slices *slices); // accepts NULL
 
-/** Room for the slices of a table of so many bytes; all of them as of `learned`. */
-REEF_MUST_CHECK reef_status reef_memory_slices_resize(
-    reef_memory_slices *slices, size_t table, size_t bytes, uint64_t learned, reef_error *err);
+/** Are they of different times? `slices`: or NULL. */
+static inline bool reef_memory_slices_in_turns(const reef_memory_slices *slices) {
+    return slices != NULL && slices->log_count > 0;
+}
 
-/** The log has one block more, number first + block_count. */
-REEF_MUST_CHECK reef_status reef_memory_slices_add_block(reef_memory_slices *slices,
-                                                         uint64_t begin,
-                                                         reef_error *err);
+/** Room for the slices of a table of so many bytes, which have no blocks yet. NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_memory_slices_resize(reef_memory_slices *slices,
+                                                      size_t table,
+                                                      size_t bytes,
+                                                      reef_error *err);
+
+/** The log has one block more. NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_memory_slices_add_log(reef_memory_slices *slices,
+                                                       uint64_t begin,
+                                                       uint64_t number,
+                                                       reef_error *err);
 
 /** Another one like it, without what is unread. Errors: NO_MEMORY. */
 REEF_MUST_CHECK reef_status reef_memory_slices_copy(reef_memory_slices **out,
