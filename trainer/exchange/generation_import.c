@@ -233,7 +233,7 @@ static reef_status read_kind(const importing *i, reef_generation_memory *out, re
     else if (status == REEF_OK)
         status = reef_kind_heads_load(&heads, i->from, kind, out, &unused, err);
     reef_kind_heads_release(&heads);
-    return status == REEF_OK ? reef_generation_memory_catch_up(out, i->config.memory, err) : status;
+    return status;
 }
 
 static reef_status read_memory(importing *i, reef_generation_memory *out, reef_error *err) {
@@ -242,8 +242,10 @@ static reef_status read_memory(importing *i, reef_generation_memory *out, reef_e
         status = i->options->as_sealed
                      ? reef_checkpoint_read_memory(i->from, i->info.generation, out, err)
                      : read_kind(i, out, err);
+    if (status == REEF_OK) status = reef_generation_memory_catch_up(out, i->config.memory, err);
     // The other pool may be closed before the memory is.
     if (status == REEF_OK && out->memory != NULL) status = reef_memory_text_copy(out->memory, err);
+    out->adopted = true; // its slices and its text are in blocks of the other pool
     out->text_lent = 0;
     i->trained_bytes = out->memory != NULL ? reef_memory_learned_bytes(out->memory)
                                            : i->info.sealed_at - i->info.opened_at;

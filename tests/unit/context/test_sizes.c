@@ -291,8 +291,9 @@ static void pass(uint64_t position, const uint8_t *text, float *learned, float *
 PLAIN_TEST(an_entry_as_old_as_entries_tell_apart_is_no_match) {
     reef_memory *memory = make_before(1ull << 33, 0);
     reef_predictor *p = &memory->predictor;
-    uint32_t *entries = (uint32_t *)(void *)p->index[0].own, end = (uint32_t)p->text.end + 7;
-    p->text.end += 7;
+    must(reef_text_reserve(&p->text, 7, &why));
+    for (int i = 0; i < 7; i++) reef_text_push(&p->text, 'x');
+    uint32_t *entries = (uint32_t *)(void *)p->index[0].own, end = (uint32_t)p->text.end;
     for (size_t i = 0; i < p->index[0].count * REEF_MATCH_ENTRIES; i++) entries[i] = end;
     reef_match match = {.hash = 1};
     reef_match_look_up(&match, &p->index[0], &p->text, REEF_MATCH_SHORTEST[0], false);

@@ -502,8 +502,8 @@ POOL_TEST(damaged_memory_is_its_kinds_alone) {
 
 // A lost write whose record and sum are both of an earlier state: only the root shows it.
 static void replace_sealed_memory(reef_txn *txn) {
-    const reef_key memory = memory_key(0);
-    must(reef_record_store(txn, &memory, REEF_BYTES, "other", 5, &why));
+    const reef_key mark = {.db = REEF_DB_MEMORY, .name = "mark"};
+    must(reef_record_store(txn, &mark, REEF_BYTES, "other", 5, &why));
 }
 
 POOL_TEST(sealed_memory_that_is_not_what_was_sealed_is_found_by_its_root) {

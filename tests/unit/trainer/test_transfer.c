@@ -3,6 +3,7 @@
 #include "transfer.h"
 
 #include "old_pool.h"
+#include "trainer_internal.h"
 
 // Share of a kind's bytes on which a generation fires.
 static double fires(lifelong *f, uint32_t generation, int kind) {
@@ -99,6 +100,33 @@ FIXTURE_TEST(under_another_number_it_is_the_same_generation) {
     assert_sound(p->b);
     // And so it comes home again: to the pool that it was made in, as another one.
     must_fail(import_of(p->a, p->one, &DRY, &import, &why), REEF_ERR_INVALID, "of this very pool");
+}
+
+// One whose tables were sealed in slices of different times, with text in blocks: all of it is in
+// the other pool's file.
+FIXTURE_TEST(a_large_memory_comes_whole) {
+    enum { MUCH = 150000, PIECE = 15000 };
+    choose(&p->a->config, "net_share", "0"); // nets would have learned other batches
+    make_pool(p->a, 1);
+    learn(p->a, 0);
+    must(reef_store_copy(p->a->store, p->b->pool, NULL, &why));
+    for (uint32_t at = 0; at < MUCH; at += PIECE) {
+        feed_kind(p->a, 1, PIECE, at);
+        commit(p->a);
+    }
+    assert_true(reef_memory_slices_in_turns(reef_open_generation(p->a->trainer)->memory.slices));
+    seal(p->a);
+    extract(p->a, 1, p->one);
+    open_pool(p->b, 1);
+    import_one(p->b, p->one);
+    double bits = bits_as_of(p->a, "1", 1);
+    assert_true(bits_as_of(p->b, "1", 1) == bits);
+    open_again(p->b, 1);
+    assert_true(bits_as_of(p->b, "1", 1) == bits && bits_as_of(p->b, NULL, 1) == bits);
+    feed_kind(p->b, 1, MUCH, MUCH);
+    commit(p->b);
+    assert_true(bits_as_of(p->b, "1", 1) == bits);
+    assert_sound(p->b);
 }
 
 FIXTURE_TEST(it_may_stay_where_it_lies_in_the_map) {
