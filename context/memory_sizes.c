@@ -9,9 +9,9 @@
 // the next size, up to its share of the bound. So what a memory takes, and what it knows, depends
 // on the stream alone.
 //
-// Of the power of two below the bound cells have a half, trees a quarter, and the two indexes of the
-// text an eighth each, so all together end within it. The text itself is stored in blocks that do
-// not change, and read where it is stored: four times the bound are kept of it.
+// Of the power of two below the bound cells have a half, trees a quarter, and the two indexes of
+// the text an eighth each, so together they stay within it. The text itself is stored in blocks
+// that do not change, and read there: four times the bound are kept.
 //
 // Room for cells and trees, by what the stream has:
 //

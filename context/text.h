@@ -2,8 +2,8 @@
 //
 // Positions count the bytes of the stream. They lie in blocks of a fixed size, which begin at its
 // multiples. A block that is full never changes: its name is the XXH3-128 of its bytes, and it may
-// be lent by who stores it. Of a bound of bytes the newest are kept: the oldest block goes when one
-// begins for which there is no room.
+// be lent by who stores it. The newest bytes are kept, up to a bound: when a new block would exceed
+// it, the oldest is dropped.
 //
 //   begin                                          end
 //   | block | block | block | block | the one that is written

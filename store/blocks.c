@@ -2,7 +2,7 @@
 //
 //   memory (generation, NAME, n), or visits (holder, kind, NAME, n), a list in pieces
 //     "text blocks"   names of full blocks of text, 16 bytes each
-//     "slices", "log" pairs of u64, of which the second is the number of a block; 0: none
+//     "slices", "log" pairs of u64; the second is the number of a block, or 0
 //
 //   text (name in hexadecimal digits)   a block of text, which never changes
 //   blocks (number)                     one of a table or of a log

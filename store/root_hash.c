@@ -16,9 +16,9 @@
 //   root of a generation = XXH3-128( the same entries of its tensors, experts and flags, and of the
 //                                    mark of its memory )
 //
-// The mark has the chain of all that the memory learned, and so stands for its tables, whose records
-// depend on when commits happened. That of an open generation does too, and a snapshot's copy of
-// it: it is in the roots of sealed generations of the pool itself.
+// The mark has the chain of all that the memory learned. So it stands for the tables, whose records
+// depend on when commits happened. The mark of an open generation depends on that as well, and so
+// does a snapshot's copy of it: only roots of the pool's own sealed generations have a mark.
 #define XXH_STATIC_LINKING_ONLY // for hash states on the stack
 #include "store_internal.h"
 

@@ -16,8 +16,8 @@ typedef struct reef_stable_map {
 } reef_stable_map;
 
 /**
- * Where `bytes` bytes, REEF_STABLE_MAP_SPAN at most, at an offset of the file lie; NULL: there is no
- * address space for them. Threads: one at a time.
+ * The address of `bytes` bytes at an offset of the file, REEF_STABLE_MAP_SPAN bytes at most. NULL:
+ * no address space is left. Threads: one at a time.
  */
 const uint8_t *reef_stable_map_find(reef_stable_map *map, int fd, uint64_t offset, size_t bytes);
 /** What was found is gone. Accepts zeros. */

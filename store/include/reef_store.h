@@ -496,7 +496,7 @@ static inline bool reef_generation_begins_kind(const reef_generation_record *gen
     return generation->continues == 0;
 }
 
-// ---- visits, blocks, events, hashes as text -------------------------------------------------------
+// ---- visits, blocks, events, hashes as text -----------------------------------------------------
 
 #define REEF_VISIT_LIST "kinds" // the name of a holder's list of visits, under kind 0
 

@@ -1,4 +1,4 @@
-// reef timeline and reef plot loss: what happened to a pool, in order; and its loss over the stream.
+// reef timeline: what happened to a pool, in order. reef plot loss: its loss over the stream.
 #include "chart.h"
 #include "cli_format.h"
 #include "cli_pool.h"

@@ -91,7 +91,7 @@ static reef_status copy_sealed(reef_generation_memory *out,
     if (status != REEF_OK) return status;
     out->adopted = false;
     out->checkpoint_bytes = reef_memory_learned_bytes(out->memory);
-    // What it learns from here on goes with the slices of the sealed one: see reef_kinds_take_slices.
+    // Its log begins here and continues the sealed one's slices: see reef_kinds_take_slices.
     return reef_generation_memory_is_large(out) ? reef_memory_log(out->memory, err) : REEF_OK;
 }
 

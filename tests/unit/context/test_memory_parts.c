@@ -380,7 +380,7 @@ PLAIN_TEST(a_lost_block_of_text_does_no_harm) {
     reef_memory_free(memory);
 }
 
-// A memory that its blocks were lent to has copies of its own once it is told to.
+// A memory copies the blocks that were lent to it when it is asked to.
 PLAIN_TEST(what_is_lent_can_be_copied) {
     enum { ALL = 2 * REEF_TEXT_BLOCK_BYTES };
     static float plain[3000], bits[3000];

@@ -3,8 +3,8 @@
 //   PART, block    a part (reef_memory_parts) that is no table, in blocks of REEF_BLOCK_BYTES_MAX
 //                  bytes, the last one shorter, each packed (zero_runs.c); of a part without bytes
 //                  none
-//   text blocks    names of the full blocks of its text, which lie in `text` by their names, as they
-//                  are; the part "text" is the bytes behind them
+//   text blocks    names of the full blocks of its text, not packed; the blocks are in `text`
+//                  under these names, and the part "text" has the bytes after them
 //   slices, log    its tables: see checkpoint_slices.c
 //   mark           position behind the last byte that the tables learned, u64, and the chain there;
 //                  packed like the parts
@@ -137,8 +137,8 @@ reef_status reef_checkpoint_put_part(reef_txn *txn,
     return status;
 }
 
-// A block that is full. What the last checkpoint has of them is lent by the pool from now on: a block
-// that only other states name may still go.
+// Store a full block. The pool lends it once the last commit's list names it: a block that only
+// other states name may still be removed.
 static reef_status put_text_block(reef_txn *txn,
                                   reef_generation_memory *m,
                                   size_t number,

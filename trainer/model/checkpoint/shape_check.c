@@ -154,8 +154,8 @@ static void check_memory(const sizes *s, uint32_t records) {
     reef_view view;
     reef_generation_memory memory = {0};
     reef_error reason;
-    // Without tables there is no mark: it has none, or has learned too little for any. The walk over
-    // all records has reported a damaged header or list.
+    // Without a mark there are no tables: the memory is young, or there is none. The walk over all
+    // records has reported a damaged header or list.
     reef_status status = parts.slices != NULL ? REEF_OK : REEF_ERR_NO_MEMORY;
     bool there = reef_checkpoint_is_stored(s->txn, &position) &&
                  reef_record_view(s->txn, &header, &view, NULL) != REEF_ERR_CORRUPT &&

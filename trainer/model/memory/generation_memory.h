@@ -32,7 +32,7 @@ typedef struct reef_generation_memory {
     bool adopted;              // its tables came from elsewhere, and are in no checkpoint here
     bool spares_text;          // blocks of text that are damaged are left out when it is read
     bool lacks_text;           // some were
-    // owned: how its tables are stored, if they are; and as the transaction under way would leave it
+    // owned: how its tables are stored, NULL: they are not; and after the present transaction
     reef_memory_slices *slices, *slices_put;
     uint8_t *unlearned; // owned: the tail as it was read, until it is learned
     size_t unlearned_bytes;
