@@ -1,5 +1,5 @@
-// A small kind that was an odd passage of a much larger one is merged into it, which then learns and
-// answers for both. Earlier states stay.
+// A small kind that was an odd passage of a much larger one is merged into it, which then learns
+// and answers for both. Earlier states stay.
 #include "lifelong_restore.h"
 #include "lifelong_words.h"
 #include "reef_exchange.h"
