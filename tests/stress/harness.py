@@ -42,24 +42,30 @@ def duration(seconds):
 
 
 class Progress:
-    """A line that is rewritten, on a terminal only: how far, at what rate, how long still."""
+    """A line that is rewritten, on a terminal: how far, at what rate, how long still. Elsewhere one in `every` seconds.
 
-    def __init__(self, what, total, unit):
-        self.what, self.total, self.unit = what, total, unit
-        self.began, self.told = time.monotonic(), 0
+    An earlier run had come to `first`.
+    """
+
+    def __init__(self, what, total, unit, first=0, every=None):
+        self.what, self.total, self.unit, self.first = what, total, unit, first
+        self.began = time.monotonic()
         self.shown = sys.stderr.isatty()
+        self.every = 0.2 if self.shown else every
+        self.told = 0 if self.shown else self.began
 
     def at(self, done, note=""):
         now = time.monotonic()
-        if not self.shown or now - self.told < 0.2:
+        if self.every is None or now - self.told < self.every:
             return
         self.told = now
         passed = max(now - self.began, 1e-9)
-        rate = done / passed
+        rate = (done - self.first) / passed
         left = duration((self.total - done) / rate) if rate > 0 else "?"
         of = f"{done:.0f} of {self.total:.0f} {self.unit}"
-        pace = "" if self.unit == "s" else f", {rate:.1f}/s"
-        sys.stderr.write(f"\r\x1b[K{self.what}: {of}{pace}, {left} left{note}")
+        pace = "" if self.unit == "s" else f", {rate:.{1 if rate >= 1 else 3}f}/s"
+        line = f"{self.what}: {of}{pace}, {left} left{note}"
+        sys.stderr.write(f"\r\x1b[K{line}" if self.shown else line + "\n")
         sys.stderr.flush()
 
     def end(self):
@@ -135,6 +141,8 @@ class World:
         self.reef = find_program("reef", "tools", given.reef)
         self.keeps = bool(getattr(given, "directory", None))
         self.directory = pathlib.Path(given.directory if self.keeps else tempfile.mkdtemp(prefix="reef-campaign-"))
+        self.directory = self.directory.resolve()
+        self.before = []  # in front of every command line
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.token_file = self.directory / "campaign-token"
         if any(self.directory.iterdir()) and not self.token_file.exists():
@@ -163,7 +171,7 @@ class World:
         return word in self.words
 
     def tool(self, *words):
-        command = [self.reef, *map(str, words), "--json"]
+        command = [*self.before, self.reef, *map(str, words), "--json"]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if done.returncode:
             raise Problem(f"{' '.join(command)}\n  ended with {done.returncode}: {done.stderr.strip()}")
@@ -229,9 +237,8 @@ class Daemon:
         self.path = pathlib.Path(pool) / "reefd.sock"
         self.messages = world.directory / "messages"
         with open(self.messages, "ab") as messages:
-            self.process = subprocess.Popen(
-                [world.reefd, "--pool", str(pool), *map(str, words)], stdin=stdin, stdout=messages, stderr=messages
-            )
+            command = [*world.before, world.reefd, "--pool", str(pool), *map(str, words)]
+            self.process = subprocess.Popen(command, stdin=stdin, stdout=messages, stderr=messages)
         self.pid = self.process.pid
         self.proc = pathlib.Path("/proc") / str(self.pid)
 

@@ -9,6 +9,7 @@ KEYS = {
     "queries": "score_p99_ms training_share requests_per_s refused failed",
     "tail": "bytes_written bytes_trained gaps duplicates rss_growth_bytes lag_bytes_max rotations scores_equal",
     "soak": "rss_slope_bytes_per_h descriptors_min descriptors_max file_bytes_first file_bytes_max sanitizer_reports",
+    "week": "kills clean_stops rotations states_made verified lost twice opening_after_kill_p50_s commits roots_equal",
 }
 
 
@@ -30,6 +31,9 @@ def check(name, document):
         assert document["requests_per_s"] > 0 and document["score_p50_ms"] <= document["score_p99_ms"]
     elif name == "tail":
         assert document["bytes_written"] == document["bytes_trained"]
+    elif name == "week":
+        assert document["finished"] and document["learned"] == document["total"], document
+        assert document["verified"] >= 1 and document["lives"] >= 2
     else:
         assert document["bytes_trained"] > 0 and document["verified"] >= 1
         assert all(count > 0 for count in document["done"].values()), document["done"]
