@@ -9,8 +9,9 @@ kinds are pruned and the pool is verified beside its daemon, and so at the end. 
 root must then be that of a pool that `reef train`s the same bytes in one piece.
 
 With --work all stays there, and after any end, also by kill -9, the same command goes on; so it does after --seconds.
-Figures are those of all runs. An opening lasts until the socket answers. Rates are those of each tenth of the stream,
-without openings, but with what a kill made it learn again; `private` memory has no pages of files.
+Figures are those of all runs. An opening lasts until the socket answers; `first_64k` is from the start of a daemon
+until it has learned so much more. Rates are those of each tenth of the stream, without openings, but with what a kill
+made it learn again; `private` memory has no pages of files.
 """
 
 import fcntl
@@ -45,6 +46,7 @@ BYTES_QUICK = 300_000
 VERIFY_BYTES = 100_000_000  # or a quarter of the stream
 STOP_SHARE, EARLY_SHARE, ROTATE_SHARE = 0.2, 0.1, 0.5  # of lives: what their ends are, and what comes after them
 PIECE_BYTES, LINE_BYTES_MAX = 16 << 10, 1 << 20
+FIRST_BYTES = 64 << 10
 STATES_OF_KINDS = 4  # that a prune leaves
 SAMPLES = 400  # of memory, over the stream
 SAVE_SECONDS, TELL_SECONDS, POLL_SECONDS = 5, 60, 0.1
@@ -90,7 +92,8 @@ class Figures(dict):
         super().__init__(
             total=total, base=0, moved=None, pools=[], learned=0, committed=0, committed_lost=0, lives=0, kills=0,
             clean_stops=0, rotations=0, verified=0, verified_at=0, seconds=0, tenths=[0] * 10, commits={}, rss_max=0,
-            opening={"kill": [], "stop": []}, ended=None, samples=[], lost=None, twice=None, root=None, root_other=None,
+            opening={"kill": [], "stop": []}, first=[], ended=None, samples=[], lost=None, twice=None, root=None,
+            root_other=None,
         )  # fmt: skip
         self.path, self.saved = path, 0
         if path.exists():
@@ -165,6 +168,7 @@ class Week:
         self.feeder = Feeder(w.directory / LOG, stream, self.figures, self.set.rotate)
         self.threads = ["--threads", given.threads] if given.threads else []
         self.verify = None  # a process
+        self.first = None  # when this daemon was started and what it knew then, until it has learned FIRST_BYTES more
         self.looked = self.moved_on = time.monotonic()
         self.end = self.looked + (given.seconds or math.inf)
         self.progress = Progress("week", stream.bytes / 1e6, "MB", self.figures["learned"] / 1e6, TELL_SECONDS)
@@ -187,6 +191,9 @@ class Week:
             self.moved_on = now
         if now - self.moved_on > harness.ANSWER_SECONDS_MAX:
             raise Problem(f"stuck at {learned} of {self.feeder.fed()} bytes: {daemon.said()}")
+        if self.first is not None and learned - self.first[1] >= FIRST_BYTES:
+            f["first"].append(now - self.first[0])
+            self.first = None
         f["seconds"] += now - self.looked
         f["tenths"][min(9, 10 * learned // f["total"])] += now - self.looked
         self.looked = now
@@ -238,7 +245,7 @@ class Week:
         if ended:
             f["opening"][ended].append(time.monotonic() - began)
         f["committed_lost"] += max(0, f["committed"] - found)
-        self.looked = time.monotonic()
+        self.first, self.looked = (began, found), time.monotonic()
         return daemon, found
 
     def life(self):
@@ -339,6 +346,8 @@ def document_of(week):
         document[f"opening_after_{ended}_p50_s"] = median(seconds)
         document[f"opening_after_{ended}_max_s"] = max(seconds, default=None)
     document.update(
+        first_64k_p50_s=median(f["first"]),
+        first_64k_max_s=max(f["first"], default=None),
         commits=commits.get("+Inf"),
         commit_p99_s_at_most=next((le for le, count in commits.items() if count >= 0.99 * commits["+Inf"]), None),
         rss_max_bytes=f["rss_max"],
