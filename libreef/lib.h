@@ -35,6 +35,7 @@ struct reef_pool {
     reef_model *model; // the state that was opened; of a writer what was evaluated last, or NULL
     reef_model_options model_options;
     uint64_t model_commit; // of a writer's model
+    bool is_committed;     // of a writer: nothing was done to it since its last commit
     reef_config config;
     char *as_of;           // name of the state that was opened; NULL: now
     reef_kind_list kinds;  // of that state, as they were asked for last

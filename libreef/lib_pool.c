@@ -101,6 +101,7 @@ void reef_lib_leave(reef_pool *pool) {
 
 reef_status reef_lib_enter_writer(reef_pool *pool, const char *what, reef_error *err) {
     reef_status status = reef_lib_enter(pool, err);
+    if (status == REEF_OK) pool->is_committed = false;
     if (status != REEF_OK || pool->trainer != NULL) return status;
     reef_lib_leave(pool);
     return reef_fail(err, REEF_ERR_INVALID,
@@ -299,6 +300,8 @@ reef_status reef_pool_open(reef_pool **out,
 
 void reef_pool_close(reef_pool *pool) {
     if (pool == NULL || is_inherited(pool)) return; // what a child has of it ends with the child
+    // Without it the next one to open the pool learns more of it again.
+    if (pool->is_committed) (void)!reef_trainer_rest(pool->trainer, NULL);
     reef_trainer_close(pool->trainer);
     reef_model_close(pool->model);
     if (pool->store != NULL) reef_store_close(pool->store);
@@ -315,6 +318,7 @@ reef_status reef_pool_commit(reef_pool *pool, uint64_t *commit, reef_error *err)
     reef_status status = reef_lib_enter_writer(pool, "commit", err);
     if (status != REEF_OK) return status;
     status = reef_trainer_commit(pool->trainer, &done, err);
+    pool->is_committed = status == REEF_OK;
     if (status == REEF_OK && commit != NULL) *commit = done.number;
     reef_lib_leave(pool);
     return status;

@@ -338,6 +338,15 @@ static void move_unserved(reef_training *training) {
     }
 }
 
+// Divided pools make their commits together.
+static reef_status rest(reef_training *training, reef_error *err) {
+    if (training->options.crew != NULL) return REEF_OK;
+    uint64_t begin = uv_hrtime();
+    reef_status status = reef_trainer_rest(training->options.trainer, err);
+    if (status != REEF_OK) return status;
+    return reef_training_note_own_commit(training, (double)(uv_hrtime() - begin) / 1e6, err);
+}
+
 static void training_main(void *argument) {
     reef_training *training = argument;
     reef_error err = {.status = REEF_OK};
@@ -348,6 +357,7 @@ static void training_main(void *argument) {
     reef_training_note_damage(training);
     // What was trained after the last commit is kept, unless training itself failed.
     if (status == REEF_OK && training->dirty) status = reef_training_commit(training, &err);
+    if (status == REEF_OK) status = rest(training, &err);
     err.status = status;
     if (status != REEF_OK) reef_joins_fail(training->options.joins, &err);
 

@@ -353,6 +353,7 @@ static reef_status feed_to(stream *s, uint64_t point, reef_error *err) {
     }
     if (status == REEF_OK && at == point) status = feed(s, NULL, 0, err);
     if (status == REEF_OK) status = commit(s, err);
+    if (status == REEF_OK) status = reef_trainer_rest(s->trainer, err);
     reef_cli_progress_end(&progress);
     return status;
 }

@@ -134,6 +134,13 @@ reef_status reef_trainer_commit(reef_trainer *trainer, reef_commit *out, reef_er
     return commit_with(trainer, NULL, NULL, out, err);
 }
 
+reef_status reef_trainer_rest(reef_trainer *trainer, reef_error *err) {
+    reef_status status = REEF_OK;
+    while (status == REEF_OK && reef_kinds_rest(trainer))
+        status = reef_trainer_commit(trainer, NULL, err);
+    return status;
+}
+
 // ---- snapshots ----------------------------------------------------------------------------------
 //
 // Snapshots of a trainer's pool are made and removed; both are events of the timeline.

@@ -143,6 +143,15 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer,
                                                          reef_error *err);
 
 /**
+ * The process is about to end: write what would take whoever opens the pool next long to learn
+ * again, up to all tables of its memories, in as many commits as that takes, mostly none. Without it
+ * nothing is lost, and opening takes up to some seconds more.
+ *
+ * Errors: those of reef_trainer_commit, of which nothing is lost either.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_rest(reef_trainer *trainer, reef_error *err);
+
+/**
  * Writes records inside a transaction that is not its own: journal records, which the root hash
  * leaves out.
  */

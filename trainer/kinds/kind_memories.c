@@ -421,6 +421,19 @@ reef_status reef_kinds_put_visits(reef_trainer *trainer, reef_txn *txn, reef_err
     return status;
 }
 
+bool reef_kinds_rest(reef_trainer *trainer) {
+    reef_generation_memory *open = &reef_open_generation(trainer)->memory;
+    reef_generation_memory_rest(open);
+    bool due = reef_generation_memory_is_due(open);
+    for (size_t i = 0; i < trainer->kinds.head_count; i++) {
+        reef_kind_head *head = &trainer->kinds.heads[i];
+        if (!head->in_open_generation) continue;
+        reef_generation_memory_rest(&head->visit.memory);
+        due |= reef_generation_memory_is_due(&head->visit.memory);
+    }
+    return due;
+}
+
 void reef_kinds_take_slices(reef_trainer *trainer) {
     for (size_t i = 0; i < trainer->kinds.head_count; i++) {
         reef_visit *visit = &trainer->kinds.heads[i].visit;

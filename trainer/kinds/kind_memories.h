@@ -136,6 +136,9 @@ REEF_MUST_CHECK reef_status reef_kinds_seal_visits(reef_trainer *trainer,
  */
 REEF_MUST_CHECK reef_status reef_kinds_write_all_next(reef_trainer *trainer, reef_error *err);
 
+/** For reef_trainer_rest. Is a commit worth it? */
+bool reef_kinds_rest(reef_trainer *trainer);
+
 /** Write what the open generation holds, into the transaction of a commit. */
 REEF_MUST_CHECK reef_status reef_kinds_put_visits(reef_trainer *trainer,
                                                   reef_txn *txn,

@@ -9,7 +9,8 @@
 // A commit writes all slices of a small memory. Of a large one it writes some, whose turn it is,
 // and a table that has doubled whole. So each slice is read as it was at its own time, and the log
 // leads from there to the commit. In a round (reef_generation_memory_round) every slice has had its
-// turn, so the log is about as long.
+// turn, so the log is about as long. Before a process ends old slices are written out of turn, so
+// that the log to be replayed is short (reef_trainer_rest).
 //
 // Blocks are shared with the lists of other states (reef_block_put): a seal, a snapshot, or a kind
 // that comes back copies these lists.
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define OLD_AT_ONCE 256
 #define PAIR_BYTES (2 * sizeof(uint64_t))
 
 // What a commit writes of a memory.
@@ -67,6 +69,22 @@ static reef_status put_next(const writing *w, reef_error *err) {
     return put_slice(w, t, i, err);
 }
 
+// Some of those that much was learned since. With a commit each, as the room of what they replace is
+// free for those of a later one.
+static reef_status put_old(const writing *w, reef_error *err) {
+    uint64_t most = reef_generation_memory_rest_bytes(w->m);
+    reef_status status = REEF_OK;
+    size_t count = 0;
+    for (size_t t = 0; t < REEF_MEMORY_TABLES; t++)
+        for (size_t i = 0; count < OLD_AT_ONCE && i < w->later->count[t]; i++) {
+            if (w->learned - w->later->learned[t][i] < most) continue;
+            status = put_slice(w, t, i, err);
+            if (status != REEF_OK) return status;
+            count++;
+        }
+    return REEF_OK;
+}
+
 static reef_status put_turns(const writing *w, reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t t = 0; status == REEF_OK && t < REEF_MEMORY_TABLES; t++)
@@ -75,7 +93,7 @@ static reef_status put_turns(const writing *w, reef_error *err) {
              count = reef_memory_slices_count(w->later), turns = count;
     if (since < round) turns = (count * since + round - 1) / round;
     for (; status == REEF_OK && turns > 0; turns--) status = put_next(w, err);
-    return status;
+    return status == REEF_OK && w->m->rests ? put_old(w, err) : status;
 }
 
 // ---- the log ------------------------------------------------------------------------------------

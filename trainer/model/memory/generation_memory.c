@@ -33,6 +33,7 @@ _Static_assert(sizeof(reef_net_prediction) == 18, "as it is stored");
 // Mixers, which are written with slices, have some megabytes.
 #define ROUND_PARTS 4
 #define TAIL_IN_SLICES_MAX (UINT64_C(64) << 10)
+#define REST_PARTS 8 // and so at most eight times as much is written as while it learns
 
 #define LARGE (UINT64_C(32) << 20)
 #define LARGE_SHARE 4 // of the bound, where that is less
@@ -94,6 +95,7 @@ reef_status reef_generation_memory_learn(reef_generation_memory *m,
         status = reef_memory_log(m->memory, err);
     if (status == REEF_OK) status = reef_memory_learn(m->memory, bytes, count, net, bits, err);
     if (status != REEF_OK) return status;
+    m->rests = false;
     uint8_t *segment = m->tail + m->tail_bytes;
     memcpy(segment, &header, sizeof(header));
     memcpy(segment + sizeof(header), &begin, sizeof(begin));
@@ -135,10 +137,18 @@ static uint64_t learned_bound(const reef_memory *memory, uint64_t learned) {
     return bound < most ? bound : most;
 }
 
+// Learned since the oldest of its tables was stored.
+static uint64_t since_oldest(const reef_generation_memory *m) {
+    bool in_turns = reef_memory_slices_in_turns(m->slices);
+    uint64_t oldest = in_turns ? reef_memory_slices_oldest(m->slices) : m->checkpoint_bytes;
+    return reef_memory_learned_bytes(m->memory) - oldest;
+}
+
 bool reef_generation_memory_is_due(const reef_generation_memory *m) {
     if (m->memory == NULL) return false;
     if (m->adopted) return true;
     uint64_t learned = reef_memory_learned_bytes(m->memory) - m->checkpoint_bytes;
+    if (m->rests && since_oldest(m) >= reef_generation_memory_rest_bytes(m)) return true;
     if (reef_memory_slices_in_turns(m->slices)) {
         uint64_t part = reef_generation_memory_round(m) / ROUND_PARTS;
         return learned >= (part < TAIL_IN_SLICES_MAX ? part : TAIL_IN_SLICES_MAX);
@@ -160,6 +170,14 @@ uint64_t reef_generation_memory_round(const reef_generation_memory *m) {
              most = reef_memory_bytes_max(m->memory) / ROUND_SHARE;
     if (most > ROUND_MAX) most = ROUND_MAX;
     return round < most ? round : most;
+}
+
+void reef_generation_memory_rest(reef_generation_memory *m) {
+    m->rests = m->memory != NULL;
+}
+
+uint64_t reef_generation_memory_rest_bytes(const reef_generation_memory *m) {
+    return reef_generation_memory_round(m) / REST_PARTS;
 }
 
 static reef_status cut_short(reef_error *err) {
@@ -258,7 +276,7 @@ reef_status reef_generation_memory_catch_up(reef_generation_memory *m,
 
 void reef_generation_memory_settle(reef_generation_memory *m) {
     if (!m->checkpoint_put) return;
-    m->checkpoint_put = m->adopted = false;
+    m->checkpoint_put = m->adopted = m->rests = false;
     m->checkpoint_bytes = reef_memory_learned_bytes(m->memory);
     m->tail_bytes = 0;
     reef_memory_slices_free(m->slices);
