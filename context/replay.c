@@ -4,6 +4,7 @@
 // then their lines, which are there by then.
 #include "memory_internal.h"
 #include "reef_byte_order.h"
+#include "reef_kernels.h"
 #include "reef_replay.h"
 
 #include <assert.h>
@@ -14,6 +15,7 @@ static_assert(REEF_MEMORY_TABLES == REEF_TABLES, "all tables have slices");
 static_assert(REEF_CONTEXTS <= 24, "contexts have a bit each in three bytes");
 
 #define AHEAD 16 // bytes
+#define PARTS_MAX 8
 
 // One byte, as the log has it.
 typedef struct step {
@@ -214,27 +216,89 @@ static reef_status replay_all(reef_predictor *p,
     return r->at == r->end ? REEF_OK : fail_corrupt(err);
 }
 
+// ---- parts --------------------------------------------------------------------------------------
+
+// What one thread does: of all blocks the slices that are its own, for which it reads all of the
+// log.
+typedef struct part {
+    const reef_log_block *blocks;
+    size_t count;
+    // What learning changes beside the tables is as of now: it is changed in copies.
+    reef_predictor predictor;
+    reef_mix_state state;
+    uint16_t followers[1 << 16];
+    uint64_t *slices[REEF_MEMORY_TABLES]; // owned: as in reef_memory_replay, of others never
+    reef_status status;
+    reef_error err;
+} part;
+
+static void free_parts(part **parts, size_t count) {
+    for (size_t i = 0; i < count && parts[i] != NULL; i++) {
+        for (size_t t = 0; t < REEF_MEMORY_TABLES; t++) free(parts[i]->slices[t]);
+        free(parts[i]);
+    }
+}
+
+// Part `number` of `of`: each slice belongs to one.
+static part *new_part(const reef_memory *memory,
+                      const uint64_t *const *slices,
+                      size_t number,
+                      size_t of) {
+    reef_memory_part tables[REEF_MEMORY_TABLES];
+    part *p = calloc(1, sizeof(*p));
+    bool whole = p != NULL;
+    reef_memory_tables(memory, tables);
+    for (size_t t = 0; whole && t < REEF_MEMORY_TABLES; t++) {
+        size_t count = (tables[t].bytes + REEF_SLICE_BYTES - 1) / REEF_SLICE_BYTES;
+        p->slices[t] = malloc(count * sizeof(*p->slices[t]));
+        whole = p->slices[t] != NULL;
+        for (size_t i = 0; whole && i < count; i++)
+            p->slices[t][i] = i % of == number ? slices[t][i] : UINT64_MAX;
+    }
+    if (!whole) {
+        free_parts(&p, 1);
+        return NULL;
+    }
+    p->predictor = memory->predictor;
+    p->predictor.state = &p->state;
+    p->predictor.log = NULL;
+    return p;
+}
+
+static void replay_part(void *context, size_t number) {
+    part *p = ((part **)context)[number];
+    reading r = {.followers = p->followers};
+    for (size_t i = 0; p->status == REEF_OK && i < p->count; i++) {
+        const reef_log_block *block = &p->blocks[i];
+        memset(p->followers, 0, sizeof(p->followers));
+        p->status = read_head(&r, &p->predictor, block->bytes, block->count, &p->err);
+        if (p->status == REEF_OK)
+            p->status = replay_all(&p->predictor, (const uint64_t *const *)p->slices, &r, &p->err);
+    }
+}
+
 reef_status reef_memory_replay(reef_memory *memory,
                                const uint64_t *const *slices,
-                               const uint8_t *block,
-                               size_t bytes,
+                               const reef_log_block *blocks,
+                               size_t count,
+                               reef_thread_pool *workers,
                                reef_error *err) {
-    reef_predictor *p = &memory->predictor;
-    reading r = {0};
-    reef_status status = read_head(&r, p, block, bytes, err);
-    if (status != REEF_OK) return status;
-    // What learning changes beside the tables is as of now: it is changed in a copy.
-    reef_mix_state *now = p->state, *copy = malloc(sizeof(*copy));
-    r.followers = calloc(1 << 16, sizeof(*r.followers));
-    if (copy == NULL || r.followers == NULL) {
-        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to replay a log");
-    } else {
-        p->state = copy;
-        status = replay_all(p, slices, &r, err);
-        p->state = now;
+    part *parts[PARTS_MAX] = {NULL};
+    size_t threads = workers != NULL ? reef_thread_pool_count(workers) : 1;
+    size_t part_count = threads < PARTS_MAX ? threads : PARTS_MAX;
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < part_count; i++) {
+        parts[i] = new_part(memory, slices, i, part_count);
+        if (parts[i] == NULL)
+            status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to replay a log");
+        else
+            parts[i]->blocks = blocks, parts[i]->count = count;
     }
-    free(copy);
-    free(r.followers);
+    if (status == REEF_OK) reef_thread_pool_run(workers, part_count, replay_part, parts);
+    // All of them read the same log.
+    if (status == REEF_OK && parts[0]->status != REEF_OK)
+        status = reef_fail(err, parts[0]->status, "%s", parts[0]->err.message);
+    free_parts(parts, part_count);
     return status;
 }
 

@@ -13,6 +13,8 @@
 
 #include "reef_context.h"
 
+struct reef_thread_pool; // reef_kernels.h
+
 #define REEF_SLICE_BYTES (UINT64_C(1) << 17)
 
 /** Tables of a memory: parts from "cells" on, in their order. */
@@ -46,17 +48,20 @@ REEF_API REEF_MUST_CHECK reef_status reef_log_block_begin(const uint8_t *block,
                                                           reef_error *err);
 
 /**
- * Replay a block, of a memory that was restored since. Blocks come in their order.
+ * Replay a log, of a memory that was restored since.
  *
- * slices  of each table, for each slice of REEF_SLICE_BYTES of it: how many bytes the memory had
- *         learned when it was stored
+ * slices   of each table, for each slice of REEF_SLICE_BYTES of it: how many bytes the memory had
+ *          learned when it was stored
+ * blocks   (count) in their order
+ * workers  or NULL; each of at most eight threads brings slices of its own up to date
  *
  * Errors: CORRUPT it is not what the memory learned; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_memory_replay(reef_memory *memory,
                                                         const uint64_t *const *slices,
-                                                        const uint8_t *block,
-                                                        size_t bytes,
+                                                        const reef_log_block *blocks,
+                                                        size_t count,
+                                                        struct reef_thread_pool *workers,
                                                         reef_error *err);
 
 #endif

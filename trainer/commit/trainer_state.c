@@ -127,8 +127,8 @@ static reef_status load_memory(reef_trainer *trainer, const json_t *state, reef_
     const json_t *expected = json_object_get(state, "memory");
     char chain[2 * REEF_HASH_BYTES + 1];
     if (trainer->options.recovers_kinds) return REEF_OK; // it is not read yet
-    reef_status status =
-        reef_generation_memory_catch_up(memory, trainer->network.config.memory, err);
+    reef_status status = reef_generation_memory_catch_up(memory, trainer->network.config.memory,
+                                                         trainer->workers, err);
     if (status != REEF_OK) return status;
     reef_hash_format(memory->chain, chain);
     uint64_t learned = memory->memory == NULL ? 0 : reef_memory_learned_bytes(memory->memory);

@@ -242,7 +242,8 @@ static reef_status read_memory(importing *i, reef_generation_memory *out, reef_e
         status = i->options->as_sealed
                      ? reef_checkpoint_read_memory(i->from, i->info.generation, out, err)
                      : read_kind(i, out, err);
-    if (status == REEF_OK) status = reef_generation_memory_catch_up(out, i->config.memory, err);
+    if (status == REEF_OK)
+        status = reef_generation_memory_catch_up(out, i->config.memory, NULL, err);
     // The other pool may be closed before the memory is.
     if (status == REEF_OK && out->memory != NULL) status = reef_memory_text_copy(out->memory, err);
     out->adopted = true; // its slices and its text are in blocks of the other pool

@@ -76,7 +76,8 @@ static reef_status read_head(reef_generation_memory *out,
     reef_kind_heads_release(&heads);
     reef_txn_abort(txn);
     if (status == REEF_OK)
-        status = reef_generation_memory_catch_up(out, trainer->network.config.memory, &reason);
+        status = reef_generation_memory_catch_up(out, trainer->network.config.memory,
+                                                 trainer->workers, &reason);
     if (status == REEF_OK && out->tail_bytes > 0) drop_older(out, older);
     // What was pruned away is known to every rank before anything is read.
     if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) reef_divided_failed(trainer, &reason);

@@ -2,6 +2,7 @@
 // bits; a log of another memory, or a damaged one, is refused or does no harm.
 #include "context_memory.h"
 #include "memory_internal.h"
+#include "reef_kernels.h"
 #include "reef_replay.h"
 
 #include "draw.h"
@@ -110,15 +111,17 @@ static uint64_t oldest(const stored *s) {
     return least;
 }
 
-static reef_status replay(reef_memory *memory, const stored *s) {
+static reef_status replay(reef_memory *memory, const stored *s, size_t threads) {
     const uint64_t *slices[REEF_MEMORY_TABLES];
-    reef_status status = REEF_OK;
     for (size_t t = 0; t < REEF_MEMORY_TABLES; t++) slices[t] = s->learned[t];
-    for (size_t i = 0; status == REEF_OK && i < s->block_count; i++)
-        // Those before the oldest slice are not needed.
-        if (i + 1 == s->block_count || s->blocks[i + 1].begin > oldest(s))
-            status =
-                reef_memory_replay(memory, slices, s->blocks[i].bytes, s->blocks[i].count, &why);
+    size_t first = 0;
+    // Those before the oldest slice are not needed.
+    while (first + 1 < s->block_count && s->blocks[first + 1].begin <= oldest(s)) first++;
+    reef_thread_pool *workers = NULL;
+    must(reef_thread_pool_new(&workers, threads, &why));
+    reef_status status = reef_memory_replay(memory, slices, s->blocks + first,
+                                            s->block_count - first, workers, &why);
+    reef_thread_pool_free(workers);
     return status;
 }
 
@@ -160,9 +163,12 @@ static void check(const reef_memory_options *options,
     stored s = {0};
     draw_text(&seed, count + PIECE, text);
     reef_memory *a = learn_and_store(&s, options, text, count, first, slices, with_net), *b = NULL;
-    must(reef_memory_restore(&b, &(reef_memory_reader){fetch, fetch_text, &s}, &why));
-    must(replay(b, &s));
-    assert_same_parts(a, b);
+    for (size_t threads = 1; threads <= 3; threads += 2) {
+        reef_memory_free(b);
+        must(reef_memory_restore(&b, &(reef_memory_reader){fetch, fetch_text, &s}, &why));
+        must(replay(b, &s, threads));
+        assert_same_parts(a, b);
+    }
     learn(a, text + count, PIECE, NULL, bits[0]);
     learn(b, text + count, PIECE, NULL, bits[1]);
     assert_memory_equal(bits[0], bits[1], sizeof(bits[0]));
@@ -202,7 +208,7 @@ PLAIN_TEST(a_log_that_is_not_one_is_refused) {
         must(reef_memory_restore(&b, &(reef_memory_reader){fetch, fetch_text, &s}, &why));
         block->bytes[at] ^= (uint8_t)(1 << draw_int(&seed, 0, 7));
         if (i % 3 == 0) block->count = at;
-        reef_status status = replay(b, &s);
+        reef_status status = replay(b, &s, 1 + (size_t)i % 2);
         assert_true(status == REEF_OK || status == REEF_ERR_CORRUPT);
         refused += status == REEF_ERR_CORRUPT;
         learn(b, text, 500, NULL, NULL); // whatever was replayed

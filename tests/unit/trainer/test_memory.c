@@ -161,8 +161,29 @@ static void fail_to_commit(lifelong *f) {
     reef_trainer_on_commit(f->trainer, NULL, NULL);
 }
 
-// Learns the text in pieces, a commit after each, some of which fail, and now and then from the
-// pool again.
+// As before the process ends: no table is old then, whatever failed before.
+static void rest(lifelong *f) {
+    const reef_generation_memory *m = memory_of(f);
+    const uint64_t learned = reef_memory_learned_bytes(m->memory);
+    reef_commit before, after;
+    must(reef_store_read_commit(f->store, &before, &why));
+    fail_to_commit(f);
+    must(reef_trainer_rest(f->trainer, &why));
+    if (reef_memory_slices_in_turns(m->slices))
+        assert_true(learned - reef_memory_slices_oldest(m->slices) <
+                    reef_generation_memory_rest_bytes(m));
+    else
+        assert_true(learned - m->checkpoint_bytes < reef_generation_memory_rest_bytes(m));
+    must(reef_store_read_commit(f->store, &after, &why));
+    assert_memory_equal(after.root, before.root, sizeof(after.root));
+    // A second time there is nothing to write.
+    must(reef_trainer_rest(f->trainer, &why));
+    must(reef_store_read_commit(f->store, &before, &why));
+    assert_int_equal(before.number, after.number);
+}
+
+// Learns the text in pieces, a commit after each, some of which fail, and now and then it rests,
+// or goes on from the pool.
 static reef_commit learn_in_slices(
     lifelong *f, const char *name, const uint8_t *text, size_t count, size_t piece, size_t reopen) {
     temp_dir_join(f->pool, f->dir, name);
@@ -176,7 +197,8 @@ static reef_commit learn_in_slices(
         if (slices != NULL)
             assert_true(slices->stored - reef_memory_slices_oldest(slices) <
                         reef_generation_memory_round(memory_of(f)) * 3 / 2 + 2 * piece);
-        if (i % reopen == 0) open_again(f, 1);
+        if (i % reopen == 0) rest(f);
+        if (i % (2 * reopen) == 0) open_again(f, 1);
     }
     assert_non_null(memory_of(f)->slices);
     return commit(f);
@@ -518,7 +540,7 @@ PLAIN_TEST(a_tail_that_is_cut_is_damage) {
         assert_non_null(m.unlearned);
         memcpy(m.unlearned, whole.tail, cut);
         m.unlearned_bytes = cut;
-        reef_status status = reef_generation_memory_catch_up(&m, 0, &why);
+        reef_status status = reef_generation_memory_catch_up(&m, 0, NULL, &why);
         // Between two segments it is a shorter tail, which the chain of the commit would notice.
         if (cut == 0 || cut == 13 || cut == whole.tail_bytes)
             must(status);

@@ -130,6 +130,7 @@ static large_visit visit_for_long(lifelong *f, const char *name, size_t pieces, 
     for (size_t i = 0; i < pieces; i++) {
         feed(f, text + ALL / pieces * i, ALL / pieces);
         if (i + 1 < pieces) commit(f);
+        if (restarts && i % 2 == 0) must(reef_trainer_rest(f->trainer, &why));
         if (restarts && i % 3 == 0) open_again(f, 1);
     }
     assert_true(pieces == 1 || head_of(f, 0)->visit.memory.slices != NULL);

@@ -110,7 +110,8 @@ reef_status reef_memory_source_load(reef_generation_memory *out,
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_checkpoint_read_memory(txn, source->records, out, err);
     reef_txn_abort(txn);
-    if (status == REEF_OK) status = reef_generation_memory_catch_up(out, memory_bytes_max, err);
+    if (status == REEF_OK)
+        status = reef_generation_memory_catch_up(out, memory_bytes_max, NULL, err);
     if (status != REEF_OK) return status;
     uint64_t learned = out->memory == NULL ? 0 : reef_memory_learned_bytes(out->memory);
     bool same = out->memory != NULL && memcmp(out->chain, source->id.chain, REEF_HASH_BYTES) == 0 &&

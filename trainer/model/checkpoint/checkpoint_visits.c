@@ -323,7 +323,7 @@ static reef_status load_and_learn(const reef_kind_heads *heads,
                                   reef_error *err) {
     size_t unused;
     reef_status status = load_as_of(heads, txn, last, kind, out, &unused, err);
-    return status == REEF_OK ? reef_generation_memory_catch_up(out, bytes_max, err) : status;
+    return status == REEF_OK ? reef_generation_memory_catch_up(out, bytes_max, NULL, err) : status;
 }
 
 // Without the tail, which an open generation has alone.
@@ -336,7 +336,7 @@ static reef_status load_own_tables(const reef_kind_heads *heads,
     const reef_key prefix = {.db = REEF_DB_MEMORY,
                              .generation = reef_as_of_records(heads->state, kind)};
     reef_status status = reef_checkpoint_read_tables(txn, &prefix, out, err);
-    return status == REEF_OK ? reef_generation_memory_catch_up(out, bytes_max, err) : status;
+    return status == REEF_OK ? reef_generation_memory_catch_up(out, bytes_max, NULL, err) : status;
 }
 
 // States that were pruned away have lost it as well.

@@ -83,7 +83,8 @@ static reef_status learn_tails(reef_model *model, reef_error *err) {
     for (size_t g = 0; status == REEF_OK && g < model->network.generation_count; g++) {
         reef_generation_memory *memory = &model->network.generations[g]->memory;
         if (model->shared != NULL && model->shared[g]) continue; // another thread may read it
-        status = reef_generation_memory_catch_up(memory, model->network.config.memory, err);
+        status = reef_generation_memory_catch_up(memory, model->network.config.memory,
+                                                 model->workers, err);
         // A kind of which nothing was left begins anew: what is empty has nothing to say.
         if (status == REEF_OK && memory->memory != NULL &&
             reef_memory_learned_bytes(memory->memory) == 0)

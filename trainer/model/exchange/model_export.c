@@ -386,7 +386,7 @@ static reef_status read_memory(const exporting *e,
     if (bytes_max == 0) return REEF_OK;
     size_t unused;
     reef_status status = reef_kind_heads_load(&e->heads, e->txn, of->number, out, &unused, err);
-    if (status == REEF_OK) status = reef_generation_memory_catch_up(out, bytes_max, err);
+    if (status == REEF_OK) status = reef_generation_memory_catch_up(out, bytes_max, NULL, err);
     // The bytes that wait in the pool are not in the file: what comes next does not follow on.
     if (!of->info.sealed) out->next = 0;
     return status;

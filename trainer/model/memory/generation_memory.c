@@ -244,13 +244,13 @@ static reef_status replay(reef_generation_memory *m, uint64_t bytes_max, reef_er
     return status;
 }
 
-static reef_status replay_log(reef_generation_memory *m, reef_error *err) {
+static reef_status replay_log(reef_generation_memory *m,
+                              struct reef_thread_pool *workers,
+                              reef_error *err) {
     reef_memory_slices *s = m->slices;
-    reef_status status = REEF_OK;
     if (s == NULL || s->unread == NULL) return REEF_OK;
-    for (size_t i = 0; status == REEF_OK && i < s->log_count; i++)
-        status = reef_memory_replay(m->memory, (const uint64_t *const *)s->learned,
-                                    s->unread[i].bytes, s->unread[i].count, err);
+    reef_status status = reef_memory_replay(m->memory, (const uint64_t *const *)s->learned,
+                                            s->unread, s->log_count, workers, err);
     for (size_t i = 0; i < s->log_count; i++) free(s->unread[i].bytes);
     free(s->unread);
     s->unread = NULL;
@@ -259,8 +259,9 @@ static reef_status replay_log(reef_generation_memory *m, reef_error *err) {
 
 reef_status reef_generation_memory_catch_up(reef_generation_memory *m,
                                             uint64_t bytes_max,
+                                            struct reef_thread_pool *workers,
                                             reef_error *err) {
-    reef_status status = replay_log(m, err);
+    reef_status status = replay_log(m, workers, err);
     if (status == REEF_OK) status = replay(m, bytes_max, err);
     free(m->unlearned);
     m->unlearned = NULL;

@@ -114,11 +114,14 @@ uint64_t reef_generation_memory_round(const reef_generation_memory *m);
  * waits in `unlearned`, if one does. Up to some seconds, so not in a transaction that others wait
  * for.
  *
+ * workers  that share in it, or NULL
+ *
  * Errors: CORRUPT the log is not what it learned; it ends within a segment, or it is not what leads
  * to the chain; NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_generation_memory_catch_up(reef_generation_memory *m,
                                                             uint64_t bytes_max,
+                                                            struct reef_thread_pool *workers,
                                                             reef_error *err);
 
 /** How many bytes a tail is about. Errors: CORRUPT it ends within a segment. */
