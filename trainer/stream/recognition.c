@@ -113,9 +113,11 @@ _Static_assert(READ_AGAIN < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be d
 
 // Of a kind that came back much is saved in one half at least, and it costs no more than it may.
 #define OWN 0.86
-#define OWN_COSTLY 1.6 // times its usual bits
-#define READERS 3      // candidates that read what is foreign to the current kind
-#define LARGER 64      // times what a small kind learned: so much has one that takes its text
+#define OWN_COSTLY 1.6      // times its usual bits
+#define SWITCH_FOREIGN 0.85 // of what is known by contexts: so much, and it is not of that kind
+#define SWITCH_PIECES 4     // of it are read
+#define READERS 3           // candidates that read what is foreign to the current kind
+#define LARGER 64           // times what a small kind learned: so much has one that takes its text
 
 typedef struct reef_recognition {
     reef_candidates candidates;
@@ -242,6 +244,15 @@ static reef_status familiarity_of(
     return status;
 }
 
+// Candidate i knows none of what is deferred, whatever its contexts say.
+static void refuse(reef_recognition *r, size_t i) {
+    for (size_t n = 0; n < DEFERRED_PIECES_MAX; n++) r->deviations[i][n] = -INFINITY;
+}
+
+static bool is_refused(const reef_recognition *r, size_t i) {
+    return r->deviations[i][0] == -INFINITY;
+}
+
 // Candidate i reads one piece.
 static reef_status score_candidate(reef_trainer *trainer,
                                    size_t i,
@@ -252,7 +263,8 @@ static reef_status score_candidate(reef_trainer *trainer,
     double score = 0.0;
     reef_status status = familiarity_of(trainer, kind, number, &score, err);
     r->scores[i][number] = score;
-    r->deviations[i][number] = deviation_of(&trainer->kinds.levels[kind], score);
+    if (number == 0 || !is_refused(r, i))
+        r->deviations[i][number] = deviation_of(&trainer->kinds.levels[kind], score);
     return status;
 }
 
@@ -478,28 +490,85 @@ static bool is_costly(const reef_text_cost *c, const reef_kind_level *level) {
            c->bits > COSTLY * level->bits + COSTLY_DEVIATIONS * level->bits_deviation;
 }
 
+// The candidate with the greatest lead over some pieces, behind those that were taken. -1: none.
+static int next_leading(const reef_recognition *r, size_t from, size_t to, bool *taken) {
+    double best = 0.0;
+    int found = -1;
+    for (size_t i = 0; i < r->candidates.count; i++) {
+        double lead = 0.0;
+        for (size_t n = from; n < to; n++) lead += lead_of(r, i, n);
+        if (taken[i] || lead <= best) continue;
+        best = lead;
+        found = (int)i;
+    }
+    if (found >= 0) taken[found] = true;
+    return found;
+}
+
+// Of candidates that lead, the one to which the text costs least. Those that save little of it are
+// refused, and it may be all of them: then there is no switch.
+static reef_status choose_leading(reef_trainer *trainer,
+                                  size_t to,
+                                  const reef_deferred_text *text,
+                                  reef_kind_decision *decision,
+                                  bool *confirmed,
+                                  reef_error *err) {
+    reef_recognition *r = trainer->kinds.recognition;
+    bool taken[REEF_CANDIDATES_MAX] = {false};
+    double least = SWITCH_FOREIGN;
+    reef_status status = REEF_OK;
+    *confirmed = false;
+    for (size_t k = 0; status == REEF_OK && k < READERS; k++) {
+        reef_text_cost cost;
+        int i = next_leading(r, decision->from_piece, to, taken);
+        if (i < 0) break;
+        status = read_text(trainer, text, r->candidates.kinds[i], &cost, err);
+        if (status != REEF_OK) break;
+        if (cost.all >= SWITCH_FOREIGN) refuse(r, (size_t)i);
+        if (cost.all >= least) continue;
+        least = cost.all;
+        decision->kind = r->candidates.kinds[i];
+        *confirmed = true;
+    }
+    return status;
+}
+
 // A large kind knows contexts of many others. Text that costs it more than usual, and more so than
 // the current kind, is the current one's.
-static reef_status confirm_switch(reef_trainer *trainer,
-                                  size_t pieces,
-                                  reef_kind_decision *decision,
-                                  reef_error *err) {
+static reef_status ask_current(reef_trainer *trainer,
+                               const reef_deferred_text *text,
+                               reef_kind_decision *decision,
+                               reef_error *err) {
+    const reef_kind_level *levels = trainer->kinds.levels;
+    const uint32_t kind = trainer->kinds.current;
     const reef_memory *memory = NULL;
-    reef_deferred_text text = {0};
     reef_text_cost candidate = {0}, current = {0};
     reef_status status = reef_kind_load_memory(trainer, decision->kind, &memory, err);
     if (status != REEF_OK || memory == NULL || reef_memory_learned_bytes(memory) < COSTLY_MIN)
         return status;
-    status = open_text(trainer, memory, decision->from_piece, pieces, &text, err);
-    if (status == REEF_OK) status = read_text(trainer, &text, decision->kind, &candidate, err);
-    const reef_kind_level *levels = trainer->kinds.levels;
-    const uint32_t kind = trainer->kinds.current;
-    if (status == REEF_OK && is_costly(&candidate, &levels[decision->kind])) {
-        status = read_text(trainer, &text, kind, &current, err);
-        if (status == REEF_OK && levels[kind].bits > 0.0 &&
-            times_usual(&current, &levels[kind]) < times_usual(&candidate, &levels[decision->kind]))
-            decision->verdict = REEF_VERDICT_CURRENT;
-    }
+    status = read_text(trainer, text, decision->kind, &candidate, err);
+    if (status != REEF_OK || !is_costly(&candidate, &levels[decision->kind])) return status;
+    status = read_text(trainer, text, kind, &current, err);
+    if (status == REEF_OK && levels[kind].bits > 0.0 &&
+        times_usual(&current, &levels[kind]) < times_usual(&candidate, &levels[decision->kind]))
+        decision->verdict = REEF_VERDICT_CURRENT;
+    return status;
+}
+
+// What contexts say is one thing, what is saved another.
+static reef_status confirm_switch(reef_trainer *trainer,
+                                  size_t pieces,
+                                  reef_kind_decision *decision,
+                                  bool *confirmed,
+                                  reef_error *err) {
+    const size_t from = decision->from_piece;
+    const size_t to = pieces - from > SWITCH_PIECES ? from + SWITCH_PIECES : pieces;
+    const reef_memory *memory = NULL;
+    reef_deferred_text text = {0};
+    reef_status status = reef_kind_load_memory(trainer, decision->kind, &memory, err);
+    if (status == REEF_OK) status = open_text(trainer, memory, from, to, &text, err);
+    if (status == REEF_OK) status = choose_leading(trainer, to, &text, decision, confirmed, err);
+    if (status == REEF_OK && *confirmed) status = ask_current(trainer, &text, decision, err);
     reef_deferred_text_close(&text);
     return status;
 }
@@ -640,11 +709,11 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
     if (status != REEF_OK || !asks_candidates) return status;
     status = score_candidates(trainer, deferred, err);
     if (status != REEF_OK) return status;
-    if (find_switch(r, deferred + 1, out))
-        status = confirm_switch(trainer, deferred + 1, out, err);
-    else
-        *out = judge_new_kind(trainer, deferred + 1);
+    bool confirmed = false;
+    while (status == REEF_OK && !confirmed && find_switch(r, deferred + 1, out))
+        status = confirm_switch(trainer, deferred + 1, out, &confirmed, err);
     if (status != REEF_OK) return status;
+    if (!confirmed) *out = judge_new_kind(trainer, deferred + 1);
     if (out->verdict == REEF_VERDICT_NEW) status = judge_text(trainer, deferred + 1, out, err);
     if (status != REEF_OK) return status;
     bool changes = out->verdict == REEF_VERDICT_SWITCH || out->verdict == REEF_VERDICT_NEW;
