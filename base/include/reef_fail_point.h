@@ -19,7 +19,6 @@
     X(SNAPSHOT_BEGUN, "snapshot.begun")                                                            \
     X(SNAPSHOT_COPIED, "snapshot.copied")                                                          \
     X(SNAPSHOT_STORED, "snapshot.stored")                                                          \
-    X(SNAPSHOT_COMMITTED, "snapshot.committed")                                                    \
     X(SNAPSHOT_REMOVED, "snapshot.removed")                                                        \
     X(COMPACT_GATHERED, "compact.gathered")                                                        \
     X(COMPACT_MERGED, "compact.merged")                                                            \

@@ -68,6 +68,12 @@ static reef_status make_commit(reef_trainer *trainer,
     // In the same transaction, so that no other commit can come between the state and its snapshot.
     if (status == REEF_OK && snapshot_name != NULL)
         status = reef_snapshot_create(txn, snapshot_name, snapshot, err);
+    // And its event, of which a refused name causes none.
+    if (status == REEF_OK && snapshot_name != NULL)
+        status = reef_state_event(trainer, err, "snapshot", "\"name\": \"%s\"", snapshot_name);
+    if (status == REEF_OK && snapshot_name != NULL)
+        status = reef_timeline_append(
+            txn, trainer->unstored.events[trainer->unstored.event_count - 1], err);
     // Source checkpoints belong to this state: written apart, a crash in between would train bytes
     // twice or lose them.
     if (status == REEF_OK && trainer->on_commit != NULL)
@@ -153,16 +159,12 @@ reef_status reef_trainer_snapshot(reef_trainer *trainer,
     // The snapshot is of the commit before it plus unsaved changes: first commit these, so that the
     // commit it names is the state it holds.
     reef_status status = reef_trainer_commit(trainer, NULL, err);
-    if (status == REEF_OK)
-        status = commit_with(trainer, name, out == NULL ? &unused : out, NULL, err);
-    if (status != REEF_OK) return status;
-    REEF_FAIL_POINT(SNAPSHOT_COMMITTED);
-    // Logged only now: a refused name causes no event.
-    status = reef_state_event(trainer, err, "snapshot", "\"name\": \"%s\"", name);
-    return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
+    return status == REEF_OK ? commit_with(trainer, name, out == NULL ? &unused : out, NULL, err)
+                             : status;
 }
 
 typedef struct removal {
+    reef_trainer *trainer;
     char (*names)[REEF_NAME_BYTES_MAX + 1];
     size_t count;
 } removal;
@@ -172,6 +174,9 @@ static reef_status remove_snapshots(void *context, reef_txn *txn, reef_error *er
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < r->count; i++)
         status = reef_snapshot_remove(txn, r->names[i], err);
+    for (size_t i = 0; status == REEF_OK && i < r->count; i++)
+        status =
+            reef_state_event(r->trainer, err, "snapshot_remove", "\"name\": \"%s\"", r->names[i]);
     return status;
 }
 
@@ -179,10 +184,6 @@ reef_status reef_trainer_snapshots_remove(reef_trainer *trainer,
                                           char (*names)[REEF_NAME_BYTES_MAX + 1],
                                           size_t count,
                                           reef_error *err) {
-    removal r = {.names = names, .count = count};
-    reef_status status = reef_trainer_commit_after(trainer, remove_snapshots, &r, err);
-    // Logged only now, as for a snapshot that was made.
-    for (size_t i = 0; status == REEF_OK && i < count; i++)
-        status = reef_state_event(trainer, err, "snapshot_remove", "\"name\": \"%s\"", names[i]);
-    return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
+    removal r = {.trainer = trainer, .names = names, .count = count};
+    return reef_trainer_commit_after(trainer, remove_snapshots, &r, err);
 }

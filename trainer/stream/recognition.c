@@ -115,9 +115,11 @@ _Static_assert(READ_AGAIN < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be d
 #define OWN 0.86
 #define OWN_COSTLY 1.6      // times its usual bits
 #define SWITCH_FOREIGN 0.85 // of what is known by contexts: so much, and it is not of that kind
-#define SWITCH_PIECES 4     // of it are read
-#define READERS 3           // candidates that read what is foreign to the current kind
-#define LARGER 64           // times what a small kind learned: so much has one that takes its text
+#define OWN_DEVIATION 0.5   // mean, of what is like a kind's own text
+#define SWITCH_YOUNG ((uint64_t)64 << 10)
+#define SWITCH_PIECES 4 // of it are read
+#define READERS 3       // candidates that read what is foreign to the current kind
+#define LARGER 64       // times what a small kind learned: so much has one that takes its text
 
 typedef struct reef_recognition {
     reef_candidates candidates;
@@ -490,8 +492,14 @@ static bool is_costly(const reef_text_cost *c, const reef_kind_level *level) {
            c->bits > COSTLY * level->bits + COSTLY_DEVIATIONS * level->bits_deviation;
 }
 
-// The candidate with the greatest lead over some pieces, behind those that were taken. -1: none.
-static int next_leading(const reef_recognition *r, size_t from, size_t to, bool *taken) {
+static int index_of(const reef_candidates *c, uint32_t kind) {
+    for (size_t i = 0; i < c->count; i++)
+        if (c->kinds[i] == kind) return (int)i;
+    return -1;
+}
+
+// The candidate with the greatest lead over some pieces, of those not taken. -1: none.
+static int next_leading(const reef_recognition *r, size_t from, size_t to, const bool *taken) {
     double best = 0.0;
     int found = -1;
     for (size_t i = 0; i < r->candidates.count; i++) {
@@ -501,12 +509,30 @@ static int next_leading(const reef_recognition *r, size_t from, size_t to, bool 
         best = lead;
         found = (int)i;
     }
-    if (found >= 0) taken[found] = true;
     return found;
 }
 
-// Of candidates that lead, the one to which the text costs least. Those that save little of it are
-// refused, and it may be all of them: then there is no switch.
+// Do its contexts know some pieces like the kind's own text?
+static bool is_like_own(const reef_recognition *r, size_t i, size_t from, size_t to) {
+    double sum = 0.0;
+    for (size_t n = from; n < to; n++) sum += r->deviations[i][n];
+    return sum >= -OWN_DEVIATION * (double)(to - from);
+}
+
+// A young kind, and one whose text is soon learned, saves little of its own text either: then that
+// costs no more than usual.
+static bool saves_enough(const reef_trainer *trainer,
+                         uint32_t kind,
+                         bool is_like_own,
+                         const reef_text_cost *cost) {
+    const reef_kind_level *level = &trainer->kinds.levels[kind];
+    const uint64_t learned = level->batches * reef_batch_bytes(&trainer->network.config);
+    return cost->all < SWITCH_FOREIGN ||
+           ((is_like_own || learned < SWITCH_YOUNG) && times_usual(cost, level) < COSTLY);
+}
+
+// Of the decision's candidate and others that lead, the one to which the text costs least. Those that
+// save little of it are refused, and it may be all of them: then there is no switch.
 static reef_status choose_leading(reef_trainer *trainer,
                                   size_t to,
                                   const reef_deferred_text *text,
@@ -515,20 +541,23 @@ static reef_status choose_leading(reef_trainer *trainer,
                                   reef_error *err) {
     reef_recognition *r = trainer->kinds.recognition;
     bool taken[REEF_CANDIDATES_MAX] = {false};
-    double least = SWITCH_FOREIGN;
+    double least = INFINITY;
     reef_status status = REEF_OK;
-    *confirmed = false;
-    for (size_t k = 0; status == REEF_OK && k < READERS; k++) {
+    int i = index_of(&r->candidates, decision->kind);
+    for (size_t k = 0; i >= 0 && k < READERS; k++) {
         reef_text_cost cost;
-        int i = next_leading(r, decision->from_piece, to, taken);
-        if (i < 0) break;
+        taken[i] = true;
         status = read_text(trainer, text, r->candidates.kinds[i], &cost, err);
         if (status != REEF_OK) break;
-        if (cost.all >= SWITCH_FOREIGN) refuse(r, (size_t)i);
-        if (cost.all >= least) continue;
-        least = cost.all;
-        decision->kind = r->candidates.kinds[i];
-        *confirmed = true;
+        bool like_own = is_like_own(r, (size_t)i, decision->from_piece, to);
+        if (!saves_enough(trainer, r->candidates.kinds[i], like_own, &cost)) {
+            refuse(r, (size_t)i);
+        } else if (cost.all < least) {
+            least = cost.all;
+            decision->kind = r->candidates.kinds[i];
+            *confirmed = true;
+        }
+        i = next_leading(r, decision->from_piece, to, taken);
     }
     return status;
 }
@@ -555,7 +584,8 @@ static reef_status ask_current(reef_trainer *trainer,
     return status;
 }
 
-// What contexts say is one thing, what is saved another.
+// What contexts say is one thing, what is saved another: it is read, unless one candidate alone
+// leads, and by its contexts it is its own.
 static reef_status confirm_switch(reef_trainer *trainer,
                                   size_t pieces,
                                   reef_kind_decision *decision,
@@ -563,11 +593,19 @@ static reef_status confirm_switch(reef_trainer *trainer,
                                   reef_error *err) {
     const size_t from = decision->from_piece;
     const size_t to = pieces - from > SWITCH_PIECES ? from + SWITCH_PIECES : pieces;
+    const reef_recognition *r = trainer->kinds.recognition;
+    const int i = index_of(&r->candidates, decision->kind);
     const reef_memory *memory = NULL;
     reef_deferred_text text = {0};
+    bool alone[REEF_CANDIDATES_MAX] = {false};
+    alone[i] = true;
+    *confirmed = is_like_own(r, (size_t)i, from, to) && next_leading(r, from, to, alone) < 0;
     reef_status status = reef_kind_load_memory(trainer, decision->kind, &memory, err);
-    if (status == REEF_OK) status = open_text(trainer, memory, from, to, &text, err);
-    if (status == REEF_OK) status = choose_leading(trainer, to, &text, decision, confirmed, err);
+    if (status != REEF_OK || (*confirmed && reef_memory_learned_bytes(memory) < COSTLY_MIN))
+        return status;
+    status = open_text(trainer, memory, from, to, &text, err);
+    if (status == REEF_OK && !*confirmed)
+        status = choose_leading(trainer, to, &text, decision, confirmed, err);
     if (status == REEF_OK && *confirmed) status = ask_current(trainer, &text, decision, err);
     reef_deferred_text_close(&text);
     return status;

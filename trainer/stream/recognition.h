@@ -7,7 +7,8 @@
 // (candidates.h) knows it far better. Any other piece is deferred, and so are those after it, until
 // it is clear whose they are:
 //
-//   an older kind knows them like its own, better than the current one   it learns them
+//   an older kind knows them like its own, better than the current one   they are read by the kinds
+//                                                                        that lead; it learns them
 //   no kind knows them, and there are enough of them                     a new kind begins
 //   the current kind knows the next ones again                           it learns all of them
 //

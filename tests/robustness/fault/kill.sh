@@ -11,8 +11,8 @@ KILLS=(
     "init make.begun make.filled make.moved make.cleaned commit.before_root commit.before_record
           commit.before_sync commit.after_sync"
     "seal commit.begun commit.model commit.state commit.before_sync commit.after_sync"
-    "snapshot snapshot.begun snapshot.copied snapshot.stored snapshot.committed commit.before_sync:2
-          commit.after_sync:2 commit.before_sync:3"
+    "snapshot snapshot.begun snapshot.copied snapshot.stored commit.before_sync:2
+          commit.after_sync:2"
     "remove snapshot.removed commit.before_sync commit.after_sync"
     "compact compact.gathered compact.merged compact.removed commit.before_sync commit.after_sync"
     "import import.read import.joined import.cleared commit.before_sync commit.after_sync"

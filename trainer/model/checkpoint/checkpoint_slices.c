@@ -9,8 +9,8 @@
 // A commit writes all slices of a small memory. Of a large one it writes some, whose turn it is,
 // and a table that has doubled whole. So each slice is read as it was at its own time, and the log
 // leads from there to the commit. In a round (reef_generation_memory_round) every slice has had its
-// turn, so the log is about as long. Before a process ends old slices are written out of turn, so
-// that the log to be replayed is short (reef_trainer_rest).
+// turn, so the log is about as long. Before a process ends, and with a seal, old slices are written
+// out of turn, so that the log to be replayed is short (reef_trainer_rest).
 //
 // Blocks are shared with the lists of other states (reef_block_put): a seal, a snapshot, or a kind
 // that comes back copies these lists.
@@ -30,6 +30,7 @@ typedef struct writing {
     const reef_generation_memory *m;
     uint64_t learned, shared_to;
     reef_memory_slices *later; // as it will be stored
+    bool learns;               // false: it is sealed
     reef_memory_part tables[REEF_MEMORY_TABLES];
     uint8_t *packed;
 } writing;
@@ -69,14 +70,15 @@ static reef_status put_next(const writing *w, reef_error *err) {
     return put_slice(w, t, i, err);
 }
 
-// Some of those that much was learned since. With a commit each, as the room of what they replace is
-// free for those of a later one.
+// Those that much was learned since. Of one that learns some with a commit, as the room of what they
+// replace is free for those of a later one. Of a sealed one all, which is read as it is for ever.
 static reef_status put_old(const writing *w, reef_error *err) {
     uint64_t most = reef_generation_memory_rest_bytes(w->m);
+    size_t count_max = w->learns ? OLD_AT_ONCE : reef_memory_slices_count(w->later);
     reef_status status = REEF_OK;
     size_t count = 0;
     for (size_t t = 0; t < REEF_MEMORY_TABLES; t++)
-        for (size_t i = 0; count < OLD_AT_ONCE && i < w->later->count[t]; i++) {
+        for (size_t i = 0; count < count_max && i < w->later->count[t]; i++) {
             if (w->learned - w->later->learned[t][i] < most) continue;
             status = put_slice(w, t, i, err);
             if (status != REEF_OK) return status;
@@ -93,7 +95,7 @@ static reef_status put_turns(const writing *w, reef_error *err) {
              count = reef_memory_slices_count(w->later), turns = count;
     if (since < round) turns = (count * since + round - 1) / round;
     for (; status == REEF_OK && turns > 0; turns--) status = put_next(w, err);
-    return status == REEF_OK && w->m->rests ? put_old(w, err) : status;
+    return status == REEF_OK && (w->m->rests || !w->learns) ? put_old(w, err) : status;
 }
 
 // ---- the log ------------------------------------------------------------------------------------
@@ -189,14 +191,14 @@ static reef_status begin(reef_memory_slices **out,
     return status;
 }
 
-static reef_status put_all(writing *w, bool learns, reef_error *err) {
+static reef_status put_all(writing *w, reef_error *err) {
     reef_status status = REEF_OK;
     bool in_turns = reef_memory_slices_in_turns(w->later);
     if (in_turns) status = put_turns(w, err);
     for (size_t t = 0; !in_turns && status == REEF_OK && t < REEF_MEMORY_TABLES; t++)
         status = put_table(w, t, err);
     // From now on in turns.
-    if (status == REEF_OK && !in_turns && learns && reef_generation_memory_is_large(w->m)) {
+    if (status == REEF_OK && !in_turns && w->learns && reef_generation_memory_is_large(w->m)) {
         status = reef_memory_log(w->m->memory, err);
         in_turns = true;
     }
@@ -211,7 +213,7 @@ reef_status reef_checkpoint_put_slices(reef_txn *txn,
                                        reef_generation_memory *m,
                                        bool learns,
                                        reef_error *err) {
-    writing w = {txn, prefix, m, .learned = reef_memory_learned_bytes(m->memory)};
+    writing w = {txn, prefix, m, .learned = reef_memory_learned_bytes(m->memory), .learns = learns};
     reef_status status = begin(&w.later, txn, prefix, m, err);
     m->slices_put = w.later;
     if (status == REEF_OK) status = reef_blocks_shared_to(txn, &w.shared_to, err);
@@ -219,7 +221,7 @@ reef_status reef_checkpoint_put_slices(reef_txn *txn,
     if (status != REEF_OK) return status;
     if (w.later->since > w.shared_to) w.shared_to = w.later->since;
     reef_memory_tables(m->memory, w.tables);
-    status = put_all(&w, learns, err);
+    status = put_all(&w, err);
     free(w.packed);
     return status;
 }
