@@ -599,9 +599,11 @@ static reef_status confirm_switch(reef_trainer *trainer,
     reef_deferred_text text = {0};
     bool alone[REEF_CANDIDATES_MAX] = {false};
     alone[i] = true;
-    *confirmed = is_like_own(r, (size_t)i, from, to) && next_leading(r, from, to, alone) < 0;
     reef_status status = reef_kind_load_memory(trainer, decision->kind, &memory, err);
-    if (status != REEF_OK || (*confirmed && reef_memory_learned_bytes(memory) < COSTLY_MIN))
+    *confirmed = memory == NULL ||
+                 (is_like_own(r, (size_t)i, from, to) && next_leading(r, from, to, alone) < 0);
+    if (status != REEF_OK || memory == NULL ||
+        (*confirmed && reef_memory_learned_bytes(memory) < COSTLY_MIN))
         return status;
     status = open_text(trainer, memory, from, to, &text, err);
     if (status == REEF_OK && !*confirmed)
