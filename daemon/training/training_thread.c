@@ -338,13 +338,17 @@ static void move_unserved(reef_training *training) {
     }
 }
 
-// Divided pools make their commits together.
-static reef_status rest(reef_training *training, reef_error *err) {
-    if (training->options.crew != NULL) return REEF_OK;
+// Divided pools make their commits together. Nothing is lost without it.
+static void rest(reef_training *training) {
+    reef_error err;
     uint64_t begin = uv_hrtime();
-    reef_status status = reef_trainer_rest(training->options.trainer, err);
-    if (status != REEF_OK) return status;
-    return reef_training_note_own_commit(training, (double)(uv_hrtime() - begin) / 1e6, err);
+    if (training->options.crew != NULL) return;
+    reef_status status = reef_trainer_rest(training->options.trainer, &err);
+    if (status == REEF_OK)
+        status = reef_training_note_own_commit(training, (double)(uv_hrtime() - begin) / 1e6, &err);
+    if (status != REEF_OK)
+        reef_report_warning(training->options.report, "tables_old",
+                            "the next start will take up to some seconds more: %s", err.message);
 }
 
 static void training_main(void *argument) {
@@ -357,7 +361,7 @@ static void training_main(void *argument) {
     reef_training_note_damage(training);
     // What was trained after the last commit is kept, unless training itself failed.
     if (status == REEF_OK && training->dirty) status = reef_training_commit(training, &err);
-    if (status == REEF_OK) status = rest(training, &err);
+    if (status == REEF_OK) rest(training);
     err.status = status;
     if (status != REEF_OK) reef_joins_fail(training->options.joins, &err);
 

@@ -285,7 +285,8 @@ static reef_status run_train(train *t, reef_error *err) {
     }
     if (status == REEF_OK && !reef_cli_is_stopped()) status = drain(t, err);
     if (status == REEF_OK) status = commit(t, err);
-    if (status == REEF_OK) status = reef_trainer_rest(t->trainer, err);
+    // All is committed: without it the next command that opens the pool takes longer.
+    if (status == REEF_OK) (void)!reef_trainer_rest(t->trainer, NULL);
     reef_cli_progress_end(&t->progress);
     t->seconds = reef_seconds() - began;
     t->cpu_seconds = reef_process_cpu_seconds() - cpu;

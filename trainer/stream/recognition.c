@@ -113,13 +113,18 @@ _Static_assert(READ_AGAIN < DEFERRED_PIECES_MAX * PIECE_BYTES, "so much can be d
 
 // Of a kind that came back much is saved in one half at least, and it costs no more than it may.
 #define OWN 0.86
-#define OWN_COSTLY 1.6      // times its usual bits
-#define SWITCH_FOREIGN 0.85 // of what is known by contexts: so much, and it is not of that kind
-#define OWN_DEVIATION 0.5   // mean, of what is like a kind's own text
+#define OWN_COSTLY 1.6 // times its usual bits
+#define READERS 3      // candidates that read what is foreign to the current kind
+
+// Of what is known by contexts: so much, and it is not of that kind. See saves_enough.
+#define SWITCH_FOREIGN 0.85
+#define SWITCH_FOREIGN_YOUNG 0.90
 #define SWITCH_YOUNG ((uint64_t)64 << 10)
-#define SWITCH_PIECES 4 // of it are read
-#define READERS 3       // candidates that read what is foreign to the current kind
-#define LARGER 64       // times what a small kind learned: so much has one that takes its text
+#define SWITCH_REGULAR 1.0 // bits a byte
+#define SWITCH_PIECES 4    // are read
+#define OWN_DEVIATION 0.5  // mean, of what is like a kind's own text
+
+#define LARGER 64 // times what a small kind learned: so much has one that takes its text
 
 typedef struct reef_recognition {
     reef_candidates candidates;
@@ -519,16 +524,17 @@ static bool is_like_own(const reef_recognition *r, size_t i, size_t from, size_t
     return sum >= -OWN_DEVIATION * (double)(to - from);
 }
 
-// A young kind, and one whose text is soon learned, saves little of its own text either: then that
-// costs no more than usual.
+// A young kind, or one of regular text, which is soon learned anew, saves little of its own text
+// either: then that costs no more than usual.
 static bool saves_enough(const reef_trainer *trainer,
                          uint32_t kind,
                          bool is_like_own,
                          const reef_text_cost *cost) {
     const reef_kind_level *level = &trainer->kinds.levels[kind];
     const uint64_t learned = level->batches * reef_batch_bytes(&trainer->network.config);
-    return cost->all < SWITCH_FOREIGN ||
-           ((is_like_own || learned < SWITCH_YOUNG) && times_usual(cost, level) < COSTLY);
+    const bool young = learned < SWITCH_YOUNG, regular = cost->bits < SWITCH_REGULAR;
+    return cost->all < (young ? SWITCH_FOREIGN_YOUNG : SWITCH_FOREIGN) ||
+           ((is_like_own || young || regular) && times_usual(cost, level) < COSTLY);
 }
 
 // Of the decision's candidate and others that lead, the one to which the text costs least. Those that
