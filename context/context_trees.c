@@ -309,15 +309,17 @@ void reef_trees_end_byte(reef_predictor *p, uint8_t byte) {
 
 // ---- replay -------------------------------------------------------------------------------------
 
-void reef_trees_replay_prefetch(const reef_replay *replay,
-                                const reef_predictor *p,
-                                const uint64_t *hashes,
-                                uint32_t trees,
-                                uint8_t byte) {
+uint32_t reef_trees_replay_prefetch(const reef_replay *replay,
+                                    const reef_predictor *p,
+                                    const uint64_t *hashes,
+                                    uint32_t trees,
+                                    uint8_t byte) {
+    uint32_t cells = 0;
     for (size_t i = 0; i < REEF_CONTEXTS; i++) {
         size_t at = line_of_cell(p, hashes[i]);
-        if (reef_replay_has(replay, CELLS, at))
-            __builtin_prefetch(p->cells.own + at * REEF_LINE_BYTES, 1);
+        if (!reef_replay_has(replay, CELLS, at)) continue;
+        __builtin_prefetch(p->cells.own + at * REEF_LINE_BYTES, 1);
+        cells |= UINT32_C(1) << i;
     }
     for (; trees != 0; trees &= trees - 1) {
         uint64_t name = reef_cell_name(hashes[__builtin_ctz(trees)]);
@@ -328,14 +330,15 @@ void reef_trees_replay_prefetch(const reef_replay *replay,
                 __builtin_prefetch(p->slots.own + at * REEF_LINE_BYTES, 1);
         }
     }
+    return cells;
 }
 
-void reef_trees_replay_find(reef_predictor *p, uint32_t trees) {
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
-        size_t at = line_of_cell(p, p->hashes[i]);
-        bool has = reef_replay_has(p->replay, CELLS, at);
-        p->lines[i] = has ? (reef_cell_line *)(void *)reef_lines_at(&p->cells, at) : NULL;
-        p->cells_at[i] = has ? reef_cell_find(p->lines[i], reef_cell_check(p->hashes[i])) : -1;
+void reef_trees_replay_find(reef_predictor *p, uint32_t cells, uint32_t trees) {
+    memset(p->lines, 0, sizeof(p->lines));
+    for (; cells != 0; cells &= cells - 1) {
+        size_t i = (size_t)__builtin_ctz(cells), at = line_of_cell(p, p->hashes[i]);
+        p->lines[i] = (reef_cell_line *)(void *)reef_lines_at(&p->cells, at);
+        p->cells_at[i] = reef_cell_find(p->lines[i], reef_cell_check(p->hashes[i]));
     }
     // Trees alone are learned bit by bit; what their cells say is not asked.
     for (p->known_count = 0; trees != 0; trees &= trees - 1) {
@@ -362,19 +365,22 @@ static void replay_event(reef_predictor *p, const reef_log_event *event, uint8_t
     p->lines[event->context] = NULL;
 }
 
-void reef_trees_replay_end_byte(reef_predictor *p,
-                                uint8_t byte,
-                                const reef_log_event *events,
-                                size_t count) {
+void reef_trees_replay_end_byte(
+    reef_predictor *p, uint8_t byte, uint32_t cells, const reef_log_event *events, size_t count) {
     const bool foreseen = p->expected_byte.trusted;
+    uint32_t left = cells;
     // As it was when the byte began.
-    for (size_t i = 0; i < REEF_CONTEXTS; i++)
-        if (p->lines[i] != NULL) p->kinds[i] = kind_of(p->lines[i], p->cells_at[i]);
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+    for (uint32_t own = cells; own != 0; own &= own - 1) {
+        size_t i = (size_t)__builtin_ctz(own);
+        p->kinds[i] = kind_of(p->lines[i], p->cells_at[i]);
+    }
+    for (size_t k = 0; k < count; k++) left |= UINT32_C(1) << events[k].context;
+    for (; left != 0; left &= left - 1) {
+        size_t i = (size_t)__builtin_ctz(left);
         bool has_event = count > 0 && events->context == i;
         if (p->lines[i] != NULL)
             learn_context(p, i, byte, foreseen);
-        else if (has_event)
+        else
             replay_event(p, events, byte);
         events += has_event;
         count -= has_event;

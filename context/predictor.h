@@ -368,21 +368,22 @@ void reef_slots_double(reef_lines *to,
                        const reef_histories *table);
 
 /**
- * In a replay, where `hashes` are those of the byte: its cells are found, in lines that are up to
- * date, and as its trees those of `trees`, a bit each.
+ * In a replay, where `hashes` are those of the byte: the cells of `cells` are found, and as its
+ * trees those of `trees`, a bit for each context.
  */
-void reef_trees_replay_find(reef_predictor *p, uint32_t trees);
+void reef_trees_replay_find(reef_predictor *p, uint32_t cells, uint32_t trees);
 /** And the same as reef_trees_end_byte. events (count): cells that became trees. */
-void reef_trees_replay_end_byte(reef_predictor *p,
-                                uint8_t byte,
-                                const reef_log_event *events,
-                                size_t count);
-/** Lines of cells, and of the trees of `trees`, that are up to date are asked for. */
-void reef_trees_replay_prefetch(const reef_replay *replay,
-                                const reef_predictor *p,
-                                const uint64_t *hashes,
-                                uint32_t trees,
-                                uint8_t byte);
+void reef_trees_replay_end_byte(
+    reef_predictor *p, uint8_t byte, uint32_t cells, const reef_log_event *events, size_t count);
+/**
+ * Lines of cells, and of the trees of `trees`, that are up to date are asked for. Returns whose
+ * cells' lines are, a bit for each context.
+ */
+uint32_t reef_trees_replay_prefetch(const reef_replay *replay,
+                                    const reef_predictor *p,
+                                    const uint64_t *hashes,
+                                    uint32_t trees,
+                                    uint8_t byte);
 /** Is that line of a table up to date? Tables: as in reef_memory_table. */
 static inline bool reef_replay_has(const reef_replay *replay, size_t table, size_t line) {
     return replay->slices[table][line / (REEF_SLICE_BYTES / REEF_LINE_BYTES)] <= replay->at;

@@ -21,8 +21,8 @@ static_assert(REEF_CONTEXTS <= 24, "contexts have a bit each in three bytes");
 typedef struct step {
     uint64_t hashes[REEF_CONTEXTS];
     uint64_t match_hashes[REEF_MATCHES];
-    uint64_t at; // learned before it
-    uint32_t trees, met;
+    uint64_t at;                // learned before it
+    uint32_t trees, met, cells; // cells: contexts whose line is to learn it
     uint8_t byte, way;
     size_t event_count;
     reef_log_event events[REEF_CONTEXTS];
@@ -150,9 +150,9 @@ static uint32_t *entry_of(reef_predictor *p, const reef_replay *replay, const st
     return (uint32_t *)(void *)index->own + entry;
 }
 
-static void prefetch(reef_predictor *p, const uint64_t *const *slices, const step *s) {
+static void prefetch(reef_predictor *p, const uint64_t *const *slices, step *s) {
     const reef_replay replay = {slices, s->at};
-    reef_trees_replay_prefetch(&replay, p, s->hashes, s->trees, s->byte);
+    s->cells = reef_trees_replay_prefetch(&replay, p, s->hashes, s->trees, s->byte);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         const uint32_t *entry = entry_of(p, &replay, s, k);
         if (entry != NULL) __builtin_prefetch(entry, 1);
@@ -188,11 +188,11 @@ static void learn(reef_predictor *p, const uint64_t *const *slices, const step *
     memcpy(p->hashes, s->hashes, sizeof(p->hashes));
     for (size_t i = 0; i < REEF_CONTEXTS; i++)
         p->state->met_again[i] = (s->met >> i & 1) != 0 ? 65535 : 0;
-    reef_trees_replay_find(p, s->trees);
+    reef_trees_replay_find(p, s->cells, s->trees);
     p->expected_byte.trusted = false;
     if (s->trees != 0) learn_bits(p, s->byte, s->way);
     p->expected_byte.trusted = s->way == REEF_LOG_FORESEEN;
-    reef_trees_replay_end_byte(p, s->byte, s->events, s->event_count);
+    reef_trees_replay_end_byte(p, s->byte, s->cells, s->events, s->event_count);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         uint32_t *entry = entry_of(p, &replay, s, k);
         if (entry != NULL) *entry = (uint32_t)(s->at + 1);

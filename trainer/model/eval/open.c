@@ -149,9 +149,9 @@ static reef_status open_model(reef_model **out,
     // Borrowed while loading; what is taken from it is moved, not copied.
     model->known = known;
     model->shares = shares && known != NULL;
-    reef_status status = load(model, as_of, err);
+    reef_status status = reef_thread_pool_new(&model->workers, options->threads, err);
+    if (status == REEF_OK) status = load(model, as_of, err);
     model->known = NULL;
-    if (status == REEF_OK) status = reef_thread_pool_new(&model->workers, options->threads, err);
     if (status == REEF_OK) status = prepare(model, err);
     if (status == REEF_OK) *out = model;
     // Also a model that was loaded in part.
