@@ -77,7 +77,7 @@ typedef struct reef_crew_card {
  * What all ranks make of their cards: the same on each of them.
  *
  * back  (count) written: the ranks that have to step back
- * anew  written; true: this is a new training of ranks that learn apart
+ * anew  written; true: ranks that learn apart begin a new training
  * Errors: what is wrong, with the first such rank.
  */
 REEF_MUST_CHECK reef_status

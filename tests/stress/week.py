@@ -8,7 +8,8 @@ kept by the clock every few minutes, older ones go. After each 100 MB (or quarte
 kinds are pruned and the pool is verified beside its daemon, and so at the end. With --compare (--quick: always) the
 root must then be that of a pool that `reef train`s the same bytes in one piece.
 
-With --work all stays there, and after any end, also by kill -9, the same command goes on; so it does after --seconds.
+With --work everything is kept in that folder. The same command continues after it was stopped or killed, or after
+--seconds.
 Figures are those of all runs. An opening lasts until the socket answers; `first_64k` is from the start of a daemon
 until it has learned so much more. Rates are those of each tenth of the stream, without openings, but with what a kill
 made it learn again; `private` memory has no pages of files.
@@ -55,7 +56,7 @@ LOG = "source/current.log"
 
 def add_arguments(parser):
     parser.add_argument("--stream", nargs="+", type=pathlib.Path, metavar="FILE", help="what is learned, in this order")
-    parser.add_argument("--work", dest="directory", metavar="DIR", help="all stays here, and the same command goes on")
+    parser.add_argument("--work", dest="directory", metavar="DIR", help="keep everything here; the same command continues")
     parser.add_argument("--bytes", type=size, metavar="SIZE", help="of the stream (all)")
     parser.add_argument("--rotate", type=size, metavar="SIZE", help="the log is rotated at this size (20M)")
     parser.add_argument("--rate", type=size, metavar="SIZE", help="written a second at most (no bound)")

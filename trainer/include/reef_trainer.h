@@ -144,8 +144,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer,
 
 /**
  * The process is about to end: write what would take whoever opens the pool next long to learn
- * again, up to all tables of its memories, in as many commits as that takes, mostly none. Without it
- * nothing is lost, and opening takes up to some seconds more.
+ * again, up to all tables of its memories. That takes a commit for each 32 MB, mostly none. Without
+ * it nothing is lost, and the next opening takes some seconds more.
  *
  * Errors: those of reef_trainer_commit, of which nothing is lost either.
  */

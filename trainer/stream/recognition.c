@@ -537,8 +537,8 @@ static bool saves_enough(const reef_trainer *trainer,
            ((is_like_own || young || regular) && times_usual(cost, level) < COSTLY);
 }
 
-// Of the decision's candidate and others that lead, the one to which the text costs least. Those that
-// save little of it are refused, and it may be all of them: then there is no switch.
+// The decision's candidate and others that lead read the text. The one to which it costs least gets
+// it. Those that save too little are refused. If all are, there is no switch.
 static reef_status choose_leading(reef_trainer *trainer,
                                   size_t to,
                                   const reef_deferred_text *text,

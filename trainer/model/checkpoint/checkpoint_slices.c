@@ -70,8 +70,8 @@ static reef_status put_next(const writing *w, reef_error *err) {
     return put_slice(w, t, i, err);
 }
 
-// Those that much was learned since. Of one that learns some with a commit, as the room of what they
-// replace is free for those of a later one. Of a sealed one all, which is read as it is for ever.
+// Slices that are old. Of a memory that learns, some with each commit: the pages that they replace
+// are then free for the next ones. Of a sealed one all: it is read as it is for ever.
 static reef_status put_old(const writing *w, reef_error *err) {
     uint64_t most = reef_generation_memory_rest_bytes(w->m);
     size_t count_max = w->learns ? OLD_AT_ONCE : reef_memory_slices_count(w->later);

@@ -30,7 +30,7 @@ typedef struct reef_generation_memory {
     uint64_t text_lent;        // up to here its text is lent by the pool
     bool checkpoint_put;       // the transaction under way holds one of the present state
     bool adopted;              // its tables came from elsewhere, and are in no checkpoint here
-    bool rests;                // it learns no more for now: see reef_generation_memory_rest
+    bool rests;                // old slices are due: see reef_generation_memory_rest
     bool spares_text;          // blocks of text that are damaged are left out when it is read
     bool lacks_text;           // some were
     // owned: how its tables are stored, NULL: they are not; and after the present transaction
@@ -92,9 +92,8 @@ REEF_MUST_CHECK reef_status reef_memory_learn_batch(const reef_config *config,
 bool reef_generation_memory_is_due(const reef_generation_memory *m);
 
 /**
- * It learns no more for now. The next commit writes some of its tables that much was learned since,
- * so that whoever reads them then has less to learn again. Until it learns, or that commit is made;
- * then it may still be due.
+ * It stops learning. The next commit writes some of its old slices, so that the next reader has
+ * less to replay. Holds until it learns or that commit is made; after it, more may be due.
  */
 void reef_generation_memory_rest(reef_generation_memory *m);
 /** So much may be left to learn again of one that rests: a share of a round. */
