@@ -7,6 +7,7 @@
 #include "commit.h"
 #include "events.h"
 #include "kind_heads.h"
+#include "kind_level.h"
 #include "kind_memories.h"
 #include "recognition.h"
 #include "reef_kinds.h"
@@ -78,7 +79,7 @@ static reef_status begin_anew(reef_trainer *trainer,
                               uint32_t kind,
                               reef_generation_memory *memory,
                               reef_error *err) {
-    reef_recognition_forget_level(trainer, kind);
+    reef_kind_level_forget(trainer, kind);
     memory->next = trainer->stream_bytes;
     const reef_memory_options options = {.bytes_max = trainer->network.config.memory};
     return reef_memory_new(&memory->memory, &options, err);

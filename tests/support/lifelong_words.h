@@ -21,18 +21,20 @@ static inline uint32_t draw(uint32_t *state) {
     return *state >> 8;
 }
 
-/** The first `few` words of the kind's own, in letters that all have. */
+/** Write word `number` of a kind's own, in letters that all have, and a space. Bytes written. */
+static inline size_t put_word(uint8_t *text, uint32_t kind, uint32_t number) {
+    uint32_t words = 2654435761u * (kind + 1);
+    for (uint32_t i = 0; i < number * LETTERS; i++) draw(&words);
+    for (size_t i = 0; i < LETTERS; i++) text[i] = (uint8_t)('a' + draw(&words) % 26);
+    text[LETTERS] = ' ';
+    return LETTERS + 1;
+}
+
+/** The first `few` words of a kind, in any order. */
 static inline void feed_few(lifelong *f, uint32_t kind, uint32_t few, size_t count, uint32_t seed) {
     uint8_t *text = room(count + LETTERS + 1);
-    uint32_t words = 2654435761u * (kind + 1), order = 2246822519u * seed + kind;
-    char word[WORDS][LETTERS];
-    for (size_t w = 0; w < WORDS; w++)
-        for (size_t i = 0; i < LETTERS; i++) word[w][i] = (char)('a' + draw(&words) % 26);
-    for (size_t at = 0; at < count;) {
-        memcpy(text + at, word[draw(&order) % few], LETTERS);
-        text[at + LETTERS] = ' ';
-        at += LETTERS + 1;
-    }
+    uint32_t order = 2246822519u * seed + kind;
+    for (size_t at = 0; at < count;) at += put_word(text + at, kind, draw(&order) % few);
     feed(f, text, count);
 }
 

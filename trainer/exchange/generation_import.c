@@ -16,6 +16,7 @@
 #include "commit.h"
 #include "events.h"
 #include "kind_heads.h"
+#include "kind_level.h"
 #include "kind_memories.h"
 #include "recognition.h"
 #include "reef_fail_point.h"
@@ -333,7 +334,7 @@ static reef_status describe_kind(const importing *i, reef_error *err) {
         taken = strcmp(trainer->kinds.names.all[k].text, name) == 0;
     if (!taken) status = reef_kind_names_set(&trainer->kinds.names, kind, name, err);
     if (status == REEF_OK && i->options->level != NULL)
-        status = reef_recognition_set_level(trainer, kind, i->options->level, err);
+        status = reef_kind_level_set(trainer, kind, i->options->level, err);
     return status;
 }
 
@@ -369,7 +370,7 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     network->generation_count--;
     if (was_current) trainer->kinds.current--;
     (void)!reef_kind_names_set(&trainer->kinds.names, number, "", NULL); // taking one away
-    reef_recognition_forget_level(trainer, number);
+    reef_kind_level_forget(trainer, number);
     reef_kind_names_shift(&trainer->kinds.names, (uint32_t)n + 1, -1);
     reef_activations_forget_generation(&trainer->net.acts, n);
     return status;

@@ -1,9 +1,11 @@
 // See merge_small.h.
 #include "merge_small.h"
 #include "events.h"
+#include "kind_level.h"
 #include "kind_memories.h"
 #include "kind_names.h"
 #include "recognition.h"
+#include "text_verdict.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -30,7 +32,7 @@ static reef_status merge_text(reef_trainer *trainer,
         return status;
     }
     if (trainer->kinds.current == from) trainer->kinds.current = into;
-    reef_recognition_forget_level(trainer, from);
+    reef_kind_level_forget(trainer, from);
     return REEF_OK;
 }
 
@@ -38,8 +40,7 @@ static reef_status merge_where_larger(
     reef_trainer *trainer, uint32_t kind, const uint8_t *text, size_t count, reef_error *err) {
     uint32_t into = 0;
     bool found = false;
-    reef_status status =
-        reef_recognition_find_larger(trainer, kind, text, count, &into, &found, err);
+    reef_status status = reef_text_find_larger(trainer, kind, text, count, &into, &found, err);
     return status == REEF_OK && found ? merge_text(trainer, kind, into, text, count, err) : status;
 }
 

@@ -7,7 +7,7 @@
 
 /**
  * A generation was sealed. If it began a small kind without a name, whose text is of a much larger
- * one (reef_recognition_find_larger), that one learns it and answers for both from here on. The
+ * one (reef_text_find_larger), that one learns it and answers for both from here on. The
  * state as of the generation stays as it is. Does nothing where contexts do not decide.
  *
  * Errors: NO_MEMORY, IO, CORRUPT: nothing was merged, or the trainer is broken.

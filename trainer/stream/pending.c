@@ -1,11 +1,11 @@
 // See stream.h.
 #include "batch.h"
+#include "kind_level.h"
 #include "kind_memories.h"
 #include "loss_history.h"
 #include "memory_lane.h"
 #include "net_return.h"
 #include "prequential.h"
-#include "recognition.h"
 #include "step.h"
 #include "stream.h"
 
@@ -51,7 +51,7 @@ static reef_status add_to_history(reef_trainer *trainer,
     size_t bytes = reef_batch_bytes(&trainer->network.config);
     reef_status status = reef_series_add(trainer, step, end, bits, err);
     if (status != REEF_OK || !reef_kinds_may_return(trainer)) return status;
-    status = reef_recognition_count_bits(trainer, kind, bits, err);
+    status = reef_kind_level_count_bits(trainer, kind, bits, err);
     if (status != REEF_OK) return status;
     return reef_visit_log_add(&trainer->unstored.visit_log, kind, end, bytes, bits * (double)bytes,
                               err);

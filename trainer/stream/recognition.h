@@ -59,15 +59,6 @@ REEF_MUST_CHECK reef_status reef_recognise_piece(reef_trainer *trainer,
 void reef_recognition_count(reef_trainer *trainer, size_t number, uint32_t kind);
 
 /**
- * A batch of a kind's text was learned, at `bits` a byte: what costs far more may be of another
- * kind. Does nothing where contexts do not decide. Errors: NO_MEMORY.
- */
-REEF_MUST_CHECK reef_status reef_recognition_count_bits(reef_trainer *trainer,
-                                                        uint32_t kind,
-                                                        double bits,
-                                                        reef_error *err);
-
-/**
  * A kind takes over the text of a merged one, and learns it: how familiar the second half was
  * before it was learned counts for the kind's level.
  *
@@ -76,43 +67,12 @@ REEF_MUST_CHECK reef_status reef_recognition_count_bits(reef_trainer *trainer,
 REEF_MUST_CHECK reef_status reef_recognition_learn_text(
     reef_trainer *trainer, uint32_t kind, const uint8_t *bytes, size_t count, reef_error *err);
 
-/**
- * Is a text that a small kind learned of a much larger one? Of one to which it costs no more than
- * its own usually does, and least of those that learned last.
- *
- * kind  that learned it, other than the current one
- * text  (count) at least a byte
- * into  written where `found`
- *
- * Candidates of what is deferred are forgotten. Errors: NO_MEMORY, IO, CORRUPT a kind's memory
- * cannot be read.
- */
-REEF_MUST_CHECK reef_status reef_recognition_find_larger(reef_trainer *trainer,
-                                                         uint32_t kind,
-                                                         const uint8_t *text,
-                                                         size_t count,
-                                                         uint32_t *into,
-                                                         bool *found,
-                                                         reef_error *err);
-
-/** The level of a kind that another pool has counted. NO_MEMORY. Nothing where contexts do not
- * decide. */
-REEF_MUST_CHECK reef_status reef_recognition_set_level(reef_trainer *trainer,
-                                                       uint32_t kind,
-                                                       const reef_kind_level *level,
-                                                       reef_error *err);
-void reef_recognition_forget_level(reef_trainer *trainer, uint32_t kind);
-
 /** Forget cached candidates: kinds were merged. */
 void reef_recognition_forget(reef_trainer *trainer);
 
-/** Room for the levels of all kinds. Errors: NO_MEMORY. */
-REEF_MUST_CHECK reef_status reef_recognition_reserve(reef_trainer *trainer, reef_error *err);
-
 /**
  * Members of the trainer's state, where contexts decide: "current_kind", the one that what comes
- * next is compared with, and "levels", [[kind, pieces, mean, deviation, batches, bits, deviation of
- * bits, recent bits], ...].
+ * next is compared with, and "levels".
  */
 void reef_recognition_set_state(const reef_trainer *trainer, json_t **state);
 REEF_MUST_CHECK reef_status reef_recognition_load(reef_trainer *trainer,

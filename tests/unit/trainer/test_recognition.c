@@ -33,6 +33,41 @@ WORDS_TEST(whoever_the_text_names_is_asked) {
     assert_int_equal(status_of(f).generation, MANY - 1);
 }
 
+// Kind 0 is a sequence of its words, over and over, but for one in `odd`.
+static void feed_sequence(lifelong *f, uint32_t odd, size_t count, uint32_t seed) {
+    uint8_t *text = room(count + LETTERS + 1);
+    uint32_t order = seed;
+    for (size_t at = 0, n = 0; at < count; n++) {
+        uint32_t drawn = draw(&order) % WORDS;
+        at += put_word(text + at, 0, draw(&order) % odd == 0 ? drawn : (uint32_t)(n % WORDS));
+    }
+    feed(f, text, count);
+}
+
+// Kind 1 has words of its own, and those of kind 0 in any order.
+static void feed_both(lifelong *f, size_t count) {
+    uint8_t *text = room(count + LETTERS + 1);
+    uint32_t order = 1;
+    for (size_t at = 0; at < count;) {
+        uint32_t kind = draw(&order) % 2;
+        at += put_word(text + at, kind, draw(&order) % WORDS);
+    }
+    feed(f, text, count);
+}
+
+// The one knows every context of it, having met all pairs of words. The other foretells more.
+WORDS_TEST(of_kinds_that_know_a_text_the_one_to_which_it_costs_least_gets_it) {
+    make_pool(f, 1);
+    feed_sequence(f, 40, FIRST, 1);
+    feed_words(f, 1, FIRST, 1);
+    feed_both(f, 5 * FIRST);
+    feed_words(f, 2, FIRST, 1);
+    assert_int_equal(status_of(f).generation, 2);
+    feed_sequence(f, 10, 6 * PIECE, 2);
+    assert_int_equal(f->trainer->kinds.current, 0);
+    assert_int_equal(status_of(f).generation, 2);
+}
+
 // Words of a language too large to be learned from one passage. Of every sixteen words the last
 // `odd` ones are not in the language.
 static void feed_language(lifelong *f, size_t count, size_t odd, uint32_t seed) {
