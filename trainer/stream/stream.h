@@ -4,7 +4,9 @@
 //   stream.c        bytes until a piece is whole; whose it is
 //   marker_line.c   lines that are boundaries
 //   pending.c       the first pending batches are learned
-//   recognition.h   which kind a piece is of, asking the candidates of candidates.h
+//   recognition.h   which kind a piece is of: contexts of the candidates (candidates.h) say who may
+//                   know it (deferred_pieces.h, kind_level.h), what the text costs who does
+//                   (text_verdict.h, text_cost.h)
 //
 // What a kind, the open kind, the current kind and a head are: kind_memories.h. What a boundary
 // does: boundary.h. Whose members these are: trainer_internal.h.
