@@ -1,0 +1,300 @@
+// reef watch: what is new in logs, as incidents.
+#include "cli.h"
+#include "cli_progress.h"
+#include "commands.h"
+#include "reef_system.h"
+#include "reef_watch.h"
+#include "replay_files.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const reef_cli_option OPTIONS[] = {
+    {"replay", NULL, "judge past logs by the times at the head of their lines"},
+    {"budget", "N/day", "incidents a day that may ring (5/day)"},
+    {"gap", "TIME", "events nearer to each other are one incident (60s)"},
+    {"learn-until-quiet", "TIME",
+     "a source is judged once nothing new came for so long (1h), or after a day"},
+    {"since", "TIME", "learn what is before, and judge what comes then"},
+    {"forget-after", "TIME", "what did not come for so long is new again (30d)"},
+    {"all", NULL, "also show incidents that the budget keeps from ringing"},
+    {NULL, NULL, NULL}};
+
+const reef_cli_manual reef_watch_manual = {
+    .about =
+        "Reads logs line by line, each judged by those before it and then learned, and says what "
+        "was\n"
+        "new: a type of line that never came, another word where always the same ones stood, far\n"
+        "more lines of a type than ever, lines that stopped. What is near to each other in time "
+        "is\n"
+        "one incident. Times, numbers, ids and hosts are no news. Files that logrotate made of "
+        "one\n"
+        "log are one source. Needs no pool, and writes nothing.\n"
+        "\n"
+        "With --json each incident is one object a line, and the last line is the summary.",
+    .options = OPTIONS,
+    .example = "reef watch --replay /var/log\n"
+               "reef watch --replay 'app/*.log*' --budget 2/day --json",
+};
+
+typedef struct watching {
+    const reef_cli_call *cli;
+    reef_replay *replay;
+    reef_watch *watch;
+    bool all, colours;
+    reef_status status; // of what was printed
+    reef_error *err;
+    int64_t first_ms, last_ms;
+} watching;
+
+// ---- options ------------------------------------------------------------------------------------
+
+// "90s", "10m", "1h", "30d"
+static reef_status read_span(const reef_cli_call *cli,
+                             const char *name,
+                             uint32_t *out,
+                             reef_error *err) {
+    static const struct {
+        char unit;
+        uint32_t seconds;
+    } UNITS[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
+    const char *text = reef_cli_text(cli, name);
+    if (text == NULL) return REEF_OK;
+    char *end;
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    for (size_t i = 0; i < sizeof(UNITS) / sizeof(*UNITS); i++)
+        if (end != text && *end == UNITS[i].unit && end[1] == '\0' && errno == 0 && *text != '-' &&
+            value > 0 && value <= 315360000u / UNITS[i].seconds) {
+            *out = (uint32_t)value * UNITS[i].seconds;
+            return REEF_OK;
+        }
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "--%s %s: expected a time above 0 such as 60s, 5m, 1h or 30d", name, text);
+}
+
+static reef_status read_budget(const reef_cli_call *cli, double *out, reef_error *err) {
+    const char *text = reef_cli_text(cli, "budget");
+    if (text == NULL) return REEF_OK;
+    char *end;
+    double value = strtod(text, &end);
+    bool a_day = *end == '\0' || strcmp(end, "/day") == 0;
+    if (end == text || !a_day || !(value > 0.0 && value <= 100000.0))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "--budget %s: expected incidents a day above 0, such as 5/day", text);
+    *out = value;
+    return REEF_OK;
+}
+
+static reef_status read_options(const reef_cli_call *cli,
+                                reef_watch_options *out,
+                                reef_error *err) {
+    uint32_t forget_s = 0;
+    *out = (reef_watch_options){0};
+    if (reef_cli_text(cli, "replay") == NULL)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "reef watch judges past logs so far: --replay PATH...");
+    reef_status status = read_budget(cli, &out->budget, err);
+    if (status == REEF_OK) status = read_span(cli, "gap", &out->gap_s, err);
+    if (status == REEF_OK) status = read_span(cli, "learn-until-quiet", &out->quiet_s, err);
+    if (status == REEF_OK) status = read_span(cli, "forget-after", &forget_s, err);
+    if (status == REEF_OK && forget_s > 0 && forget_s < 86400)
+        return reef_fail(err, REEF_ERR_INVALID, "--forget-after %s: at least 1d",
+                         reef_cli_text(cli, "forget-after"));
+    out->forget_days = forget_s / 86400;
+    uint64_t since = 0;
+    if (status == REEF_OK)
+        status = reef_cli_time_read(cli, "since", (uint64_t)reef_unix_ms(), &since, err);
+    out->since_ms = (int64_t)since;
+    return status;
+}
+
+// ---- an incident --------------------------------------------------------------------------------
+
+static json_t *printable(const char *text) {
+    char *clean = reef_cli_printable((const uint8_t *)text, strlen(text), false);
+    json_t *json = json_string(clean);
+    free(clean);
+    return json;
+}
+
+static json_t *event_json(const watching *w, const reef_event *e) {
+    json_t *json =
+        json_pack("{s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:f, s:o}", "sort", reef_news_name(e->news),
+                  "severity", reef_severity_name(e->severity), "source",
+                  reef_replay_source_name(w->replay, e->source), "first_time",
+                  json_real((double)e->first_ms / 1000.0), "offset", (json_int_t)e->offset, "count",
+                  (json_int_t)e->count, "type", (json_int_t)(e->type >> 1), "bits", e->bits,
+                  "first_line", printable(e->line));
+    json_object_set_new(json, "last_time", json_real((double)e->last_ms / 1000.0));
+    if (e->new_bytes > 0)
+        json_object_set_new(json, "new",
+                            json_pack("[I, I]", (json_int_t)e->new_at, (json_int_t)e->new_bytes));
+    if (e->nearest != NULL) json_object_set_new(json, "nearest", printable(e->nearest));
+    return json;
+}
+
+static void print_json(const watching *w, const reef_incident *incident) {
+    json_t *events = json_array();
+    for (size_t i = 0; i < incident->event_count; i++)
+        json_array_append_new(events, event_json(w, &incident->events[i]));
+    json_t *json =
+        json_pack("{s:s, s:I, s:f, s:f, s:f, s:b, s:o, s:o, s:I}", "event", "incident", "incident",
+                  (json_int_t)incident->number, "first_time", (double)incident->first_ms / 1000.0,
+                  "last_time", (double)incident->last_ms / 1000.0, "bits", incident->bits, "rings",
+                  (int)incident->rings, "title", printable(incident->events[incident->rarest].line),
+                  "events", events, "more_events", (json_int_t)incident->more);
+    json_dumpf(json, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(json);
+}
+
+#define COLUMNS 80
+#define MARGIN 15
+#define EVENTS_SHOWN 4
+#define BEFORE_WORD 20 // columns of the text before what is new in it, where all has no room
+
+static const char *what_of(reef_news news) {
+    static const char *const WORDS[REEF_NEWS_COUNT] = {"new", "word", "many", "gone", "again"};
+    return WORDS[news];
+}
+
+// The text of an event's line, from where what is new in it can be seen.
+static void print_event(const reef_event *e) {
+    const size_t count = strlen(e->line);
+    size_t at = reef_line_text_at((const uint8_t *)e->line, count);
+    bool moved = e->new_at + e->new_bytes > at + COLUMNS - MARGIN;
+    if (moved) at = e->new_at - BEFORE_WORD;
+    char *clean = reef_cli_printable((const uint8_t *)e->line + at, count - at, false);
+    char *cut = reef_cli_cut(clean, COLUMNS - MARGIN - (moved ? 1 : 0));
+    printf("  %-5s %5s  %s%s\n", what_of(e->news),
+           e->news == REEF_NEWS_SILENCE ? "" : CLI_COUNT(e->count), moved ? "\u2026" : "", cut);
+    if (e->new_bytes > 0 && e->new_at >= at && !moved) {
+        printf("%*s", (int)(MARGIN - 1 + e->new_at - at), "");
+        for (size_t i = 0; i < e->new_bytes && i < COLUMNS - MARGIN; i++) putchar('^');
+        putchar('\n');
+    } else if (e->new_bytes > 0) {
+        printf("%*s%.*s is new there\n", MARGIN - 1, "", (int)e->new_bytes, e->line + e->new_at);
+    }
+    free(cut);
+    free(clean);
+}
+
+static void print_text(const watching *w, const reef_incident *incident) {
+    const reef_event *named = &incident->events[incident->rarest];
+    const double seconds = (double)(incident->last_ms - incident->first_ms) / 1000.0;
+    printf("%s%.16s%s  %s", w->colours ? "\033[1m" : "", CLI_TIME((uint64_t)incident->first_ms),
+           w->colours ? "\033[0m" : "", reef_replay_source_name(w->replay, named->source));
+    if (seconds >= 1.0) printf(", for %s", CLI_DURATION(seconds));
+    printf("%s\n", incident->rings ? "" : " (does not ring)");
+    print_event(named);
+    size_t shown = 1;
+    for (size_t i = 0; i < incident->event_count && shown < EVENTS_SHOWN; i++) {
+        if (i == incident->rarest) continue;
+        print_event(&incident->events[i]);
+        shown++;
+    }
+    uint64_t more = incident->event_count - shown + incident->more;
+    if (more > 0) printf("  and %s more\n", CLI_COUNT(more));
+    printf("\n");
+}
+
+static void on_incident(void *context, const reef_incident *incident) {
+    watching *w = context;
+    if (incident->is_open || (!incident->rings && !w->all) || incident->event_count == 0) return;
+    if (w->cli->json)
+        print_json(w, incident);
+    else
+        print_text(w, incident);
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+static void print_summary(const watching *w) {
+    reef_watch_counts c;
+    reef_watch_read_counts(w->watch, &c);
+    double days = (double)(w->last_ms - w->first_ms) / 86400000.0;
+    double a_day = days > 0.0 ? (double)c.rung / (days < 1.0 ? 1.0 : days) : 0.0;
+    if (w->cli->json) {
+        json_t *json = json_pack(
+            "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "event", "summary", "lines",
+            (json_int_t)c.lines, "usual", (json_int_t)c.usual, "in_events", (json_int_t)c.in_events,
+            "learning", (json_int_t)c.learning, "types", (json_int_t)c.types, "incidents",
+            (json_int_t)c.incidents, "rung", (json_int_t)c.rung, "first_time",
+            (double)w->first_ms / 1000.0, "last_time", (double)w->last_ms / 1000.0);
+        json_dumpf(json, stdout, JSON_COMPACT);
+        putchar('\n');
+        json_decref(json);
+        return;
+    }
+    printf("%s lines of %zu sources, %.16s to %.16s\n", CLI_COUNT(c.lines),
+           reef_replay_source_count(w->replay), CLI_TIME((uint64_t)w->first_ms),
+           CLI_TIME((uint64_t)w->last_ms));
+    printf("%s incidents rang, %.1f a day; %s more were less rare than the budget asks for\n",
+           CLI_COUNT(c.rung), a_day, CLI_COUNT(c.incidents - c.rung));
+    printf(
+        "%s types of lines; %s lines are usual, %s are in incidents; %s were read while learning\n",
+        CLI_COUNT(c.types), CLI_COUNT(c.usual), CLI_COUNT(c.in_events), CLI_COUNT(c.learning));
+}
+
+static void tell_times(const watching *w) {
+    for (size_t i = 0; i < reef_replay_source_count(w->replay); i++)
+        if (reef_replay_source_lacks_times(w->replay, i))
+            fprintf(stderr,
+                    "reef watch: no line of %s has a time that is understood: its lines count as "
+                    "of the time when it was written last\n",
+                    reef_replay_source_name(w->replay, i));
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+static reef_status add_sources(watching *w, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < reef_replay_source_count(w->replay); i++) {
+        uint32_t number;
+        status = reef_watch_add_source(w->watch, &number, err);
+    }
+    return status;
+}
+
+static reef_status read_lines(watching *w, reef_error *err) {
+    reef_replay_line line;
+    bool any = true;
+    reef_status status = REEF_OK;
+    while (status == REEF_OK && any && !reef_cli_is_stopped()) {
+        status = reef_replay_next(w->replay, &line, &any, err);
+        if (status != REEF_OK || !any) break;
+        if (w->first_ms == 0) w->first_ms = line.time_ms;
+        if (line.time_ms > w->last_ms) w->last_ms = line.time_ms;
+        status = reef_watch_line(w->watch, line.source, line.bytes, line.count, line.offset,
+                                 line.time_ms, err);
+    }
+    return status;
+}
+
+reef_status reef_cmd_watch(reef_cli_call *cli, reef_error *err) {
+    reef_watch_options options;
+    watching w = {
+        .cli = cli, .all = reef_cli_text(cli, "all") != NULL, .colours = reef_cli_colours()};
+    reef_status status = read_options(cli, &options, err);
+    if (status == REEF_OK)
+        status = reef_replay_open(&w.replay, cli->operands, cli->operand_count, err);
+    if (status == REEF_OK) status = reef_watch_new(&w.watch, &options, on_incident, &w, err);
+    if (status == REEF_OK) status = add_sources(&w, err);
+    if (status == REEF_OK) {
+        reef_cli_catch_signals(false);
+        status = read_lines(&w, err);
+    }
+    if (status == REEF_OK) {
+        reef_watch_finish(w.watch);
+        tell_times(&w);
+        print_summary(&w);
+        if (fflush(stdout) != 0)
+            status =
+                reef_fail(err, REEF_ERR_IO, "cannot write standard output: %s", strerror(errno));
+    }
+    reef_watch_free(w.watch);
+    reef_replay_close(w.replay);
+    return status;
+}

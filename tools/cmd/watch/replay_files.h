@@ -1,0 +1,49 @@
+// Past logs as one stream of lines in the order of their times.
+#ifndef REPLAY_FILES_H
+#define REPLAY_FILES_H
+
+#include "reef_error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct reef_replay reef_replay;
+
+typedef struct reef_replay_line {
+    uint32_t source;
+    const char *file;     // lent until the next line; where it stands, and at which byte
+    uint64_t offset;      // of the text of the file, unpacked
+    const uint8_t *bytes; // (count) lent until the next line; without its end
+    size_t count;
+    int64_t time_ms; // of the line, or of the last before it that has one
+} reef_replay_line;
+
+/**
+ * Open files, all files of directories, and what patterns match. Files that logrotate made of one
+ * (LOG.1, LOG.2.gz, LOG-20261130) are one source, read in the order of their times. What is
+ * compressed with gzip is unpacked.
+ *
+ * Errors: NOT_FOUND nothing is there; IO it cannot be read; INVALID two paths that are one file.
+ */
+REEF_MUST_CHECK reef_status reef_replay_open(reef_replay **out,
+                                             char *const *paths,
+                                             size_t count,
+                                             reef_error *err);
+void reef_replay_close(reef_replay *replay);
+
+size_t reef_replay_source_count(const reef_replay *replay);
+/** The path of a source, without what rotation adds. */
+const char *reef_replay_source_name(const reef_replay *replay, size_t source);
+/** Whether no line of the source had a time, so far. */
+bool reef_replay_source_lacks_times(const reef_replay *replay, size_t source);
+/** Bytes of files, as they lie on the disk, in all and read. */
+uint64_t reef_replay_bytes(const reef_replay *replay, uint64_t *read);
+
+/** The next line of all sources; `any` is false at the end. Errors: IO. */
+REEF_MUST_CHECK reef_status reef_replay_next(reef_replay *replay,
+                                             reef_replay_line *out,
+                                             bool *any,
+                                             reef_error *err);
+
+#endif

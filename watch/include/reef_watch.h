@@ -1,0 +1,147 @@
+// What is new in lines of logs, and what of that a person should hear of.
+//
+// Every line is judged by what came before it, and then learned. Its fields (the time at its head,
+// the host, numbers, ids) are no news. What is left is its *type*. An *event* is something new of
+// one sort: a type of line that never came, a word or a small number where always the same ones
+// stood, a type that comes far more often than it ever did, one that came all the time and stops.
+// The first line of it is the event, what follows is counted.
+//
+// Events less than a gap apart, over all sources, are one *incident*. It is named after its rarest
+// event, stays open while its causes repeat, and *rings* where it is rarer than what the budget
+// would have allowed on the days before. How rare something is, is said in bits: 10 are one chance
+// in a thousand, by what the source did so far.
+//
+// Time is that at the head of lines: nothing depends on when they are read. A source whose lines
+// have no time goes by those of the others, or by what the caller says.
+//
+// Threads: a watch belongs to one thread at a time.
+#ifndef REEF_WATCH_H
+#define REEF_WATCH_H
+
+#include "reef_error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define REEF_WATCH_SOURCES_MAX 1024
+#define REEF_WATCH_TYPES_MAX 8192       // of all sources; those that came last are kept
+#define REEF_WATCH_LINE_BYTES_MAX 2048u // of a line that is looked at
+#define REEF_WATCH_EVENTS_MAX 64        // of an incident; more are only counted
+#define REEF_WATCH_SHOWN_BYTES_MAX 512u // of a line that is kept to be shown
+
+typedef struct reef_watch reef_watch;
+
+/** Zeros: the defaults. */
+typedef struct reef_watch_options {
+    uint32_t gap_s;   // 60; events nearer to each other are one incident
+    double budget;    // 5; incidents a day that may ring
+    uint32_t quiet_s; // 3600; a source is judged once nothing new came for so long, or after a day
+    int64_t since_ms; // learn only until then, and judge all sources from then on; 0: see quiet_s
+    uint32_t forget_days; // 30; what did not come for so long is new again
+} reef_watch_options;
+
+typedef enum reef_news {
+    REEF_NEWS_TYPE,    // a type of line that never came
+    REEF_NEWS_WORD,    // a word where always the same few stood
+    REEF_NEWS_RATE,    // far more lines of a type than ever
+    REEF_NEWS_SILENCE, // a type that came all the time does not come
+    REEF_NEWS_AGAIN,   // an error that came seldom, and not for a day
+    REEF_NEWS_COUNT
+} reef_news;
+
+typedef enum reef_severity {
+    REEF_SEVERITY_NONE,
+    REEF_SEVERITY_WARNING,
+    REEF_SEVERITY_ERROR,
+    REEF_SEVERITY_CRITICAL
+} reef_severity;
+
+typedef struct reef_event {
+    reef_news news;
+    reef_severity severity;
+    uint32_t source;
+    uint64_t type;   // names the type of line, in every run
+    uint64_t offset; // in its source: where its first line begins
+    int64_t first_ms, last_ms;
+    uint64_t count; // lines
+    double bits;
+    char *line;               // owned; the first one, cut; of a silence the last one of its type
+    size_t new_at, new_bytes; // what is new in it; nothing: all of it, or how often it comes
+    char *nearest;            // owned; of a new type the nearest known one's first line; NULL: none
+} reef_event;
+
+typedef struct reef_incident {
+    uint64_t number; // from 1
+    int64_t first_ms, last_ms;
+    double bits;
+    bool rings, is_open;
+    reef_event *events; // owned; (event_count)
+    size_t event_count, rarest;
+    uint64_t more; // events that are not kept
+} reef_incident;
+
+typedef struct reef_watch_counts {
+    uint64_t lines, usual, in_events; // lines = usual + in_events
+    uint64_t learning;                // of the usual ones: of sources that are not judged yet
+    uint64_t events[REEF_NEWS_COUNT];
+    uint64_t incidents, rung;
+    size_t types;
+} reef_watch_counts;
+
+/** An incident begins to ring, or ends: then `is_open` is false. It is lent. */
+typedef void reef_incident_heard(void *context, const reef_incident *incident);
+
+/** Errors: NO_MEMORY, INVALID options. */
+REEF_MUST_CHECK reef_status reef_watch_new(reef_watch **out,
+                                           const reef_watch_options *options,
+                                           reef_incident_heard *heard,
+                                           void *context,
+                                           reef_error *err);
+void reef_watch_free(reef_watch *watch);
+
+/** A source of lines; its number, from 0. Errors: NO_MEMORY, FULL. */
+REEF_MUST_CHECK reef_status reef_watch_add_source(reef_watch *watch,
+                                                  uint32_t *out,
+                                                  reef_error *err);
+
+/**
+ * Judge and learn the next line of a source. Lines come in the order of their times, about: what is
+ * late counts for the present.
+ *
+ * line     (count) without its end
+ * offset   of its first byte in the source
+ * time_ms  since 1970; of the line, or of what came before it
+ *
+ * Errors: NO_MEMORY: the line is not learned, and reading may go on.
+ */
+REEF_MUST_CHECK reef_status reef_watch_line(reef_watch *watch,
+                                            uint32_t source,
+                                            const uint8_t *line,
+                                            size_t count,
+                                            uint64_t offset,
+                                            int64_t time_ms,
+                                            reef_error *err);
+
+/** It is so late, and nothing came. Errors: NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_watch_advance(reef_watch *watch, int64_t time_ms, reef_error *err);
+
+/** Nothing comes any more: an open incident ends. */
+void reef_watch_finish(reef_watch *watch);
+
+void reef_watch_read_counts(const reef_watch *watch, reef_watch_counts *out);
+
+/**
+ * The time at the head of a line: ISO 8601, syslog, Apache, epoch, fields of JSON, and the forms
+ * of common programs. A syslog time has no year: it is of the one that makes it nearest to
+ * `near_ms`. False: there is none.
+ */
+bool reef_line_time(const uint8_t *line, size_t count, int64_t near_ms, int64_t *out_ms);
+
+/** Where the text of a line begins behind the time at its head; 0: it has none there. */
+size_t reef_line_text_at(const uint8_t *line, size_t count);
+
+const char *reef_news_name(reef_news news);
+const char *reef_severity_name(reef_severity severity);
+
+#endif

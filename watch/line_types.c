@@ -1,0 +1,270 @@
+// See line_types.h.
+#include "line_types.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define HEADS 4096u // a power of two; sources of like number share one, and are told apart
+#define CACHED 65536u
+#define DIFFERENT_SHARE 4 // of the words of a line one in so many may be none of its type, and
+#define DIFFERENT_MIN 1   // at least so many; not all
+#define SAMPLE_BYTES_MAX 200
+#define COMPARED_MAX 512 // types of one length; of those the latest
+
+reef_status reef_line_types_init(reef_line_types *t, reef_error *err) {
+    *t = (reef_line_types){0};
+    t->heads = malloc(HEADS * sizeof(*t->heads));
+    t->cached = calloc(CACHED, sizeof(*t->cached));
+    t->answers = calloc(CACHED, sizeof(*t->answers));
+    if (t->heads == NULL || t->cached == NULL || t->answers == NULL) {
+        reef_line_types_release(t);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for types of lines");
+    }
+    memset(t->heads, 0xff, HEADS * sizeof(*t->heads));
+    return REEF_OK;
+}
+
+static void release_type(reef_line_type *type) {
+    free(type->places);
+    free(type->sample);
+}
+
+void reef_line_types_release(reef_line_types *t) {
+    for (uint32_t i = 0; i < t->count; i++) release_type(&t->types[i]);
+    free(t->types);
+    free(t->heads);
+    free(t->cached);
+    free(t->answers);
+    *t = (reef_line_types){0};
+}
+
+char *reef_line_copy(const uint8_t *line, size_t count) {
+    char *copy = malloc(count + 1);
+    if (copy == NULL) return NULL;
+    memcpy(copy, line, count);
+    copy[count] = '\0';
+    return copy;
+}
+
+// ---- comparing ----------------------------------------------------------------------------------
+
+static uint32_t *head_of(const reef_line_types *t, uint32_t source, size_t count) {
+    return &t->heads[(source * (REEF_TOKENS_MAX + 1) + (uint32_t)count) & (HEADS - 1)];
+}
+
+static uint64_t name_of(uint32_t source, const reef_line_tokens *tokens) {
+    uint32_t hashes[REEF_TOKENS_MAX];
+    for (size_t i = 0; i < tokens->count; i++) hashes[i] = tokens->tokens[i].hash;
+    uint64_t name = XXH3_64bits_withSeed(hashes, tokens->count * sizeof(*hashes), source + 1);
+    return name != 0 ? name : 1;
+}
+
+static bool has_word(const reef_place *place, uint32_t hash) {
+    for (size_t i = 0; i < place->count; i++)
+        if (place->words[i] == hash) return true;
+    return false;
+}
+
+// How many words of a line never stood where they stand, and how many did.
+static size_t count_different(const reef_line_type *type,
+                              const reef_line_tokens *tokens,
+                              size_t *same) {
+    size_t different = 0;
+    *same = 0;
+    for (size_t i = 0; i < tokens->count; i++) {
+        const reef_place *place = &type->places[i];
+        if (place->is_open) continue;
+        bool has = has_word(place, tokens->tokens[i].hash);
+        different += !has;
+        *same += has && tokens->tokens[i].hash != REEF_TOKEN_VARIABLE;
+    }
+    return different;
+}
+
+static uint32_t find_nearest(const reef_line_types *t,
+                             uint32_t source,
+                             const reef_line_tokens *tokens,
+                             size_t *different) {
+    uint32_t best = UINT32_MAX, compared = 0;
+    size_t best_same = 0;
+    *different = SIZE_MAX;
+    for (uint32_t i = *head_of(t, source, tokens->count);
+         i != UINT32_MAX && compared < COMPARED_MAX; i = t->types[i].next) {
+        const reef_line_type *type = &t->types[i];
+        size_t same;
+        if (type->source != source || type->place_count != tokens->count) continue;
+        compared++;
+        size_t off = count_different(type, tokens, &same);
+        if (off > *different || (off == *different && same <= best_same)) continue;
+        *different = off;
+        best_same = same;
+        best = i;
+        if (off == 0 && same == tokens->words) break;
+    }
+    return best;
+}
+
+// Of so many lines in which a few different words stood at a place, another one comes: as often as
+// one did that was new. Words are learned.
+static void learn_words(reef_line_type *type,
+                        const reef_line_tokens *tokens,
+                        reef_type_match *out) {
+    for (size_t i = 0; i < tokens->count; i++) {
+        reef_place *place = &type->places[i];
+        uint32_t hash = tokens->tokens[i].hash;
+        if (place->is_open || has_word(place, hash)) continue;
+        double bits = log2(((double)type->lines + 1.0) / ((double)place->count - 0.5));
+        if (hash != REEF_TOKEN_VARIABLE && (out->news < 0 || bits > out->bits)) {
+            out->news = (int)i;
+            out->bits = bits;
+        }
+        if (place->count == REEF_PLACE_WORDS_MAX || hash == REEF_TOKEN_VARIABLE)
+            place->is_open = true;
+        else
+            place->words[place->count++] = hash;
+    }
+}
+
+void reef_line_types_find(reef_line_types *t,
+                          uint32_t source,
+                          const reef_line_tokens *tokens,
+                          reef_type_match *out) {
+    *out = (reef_type_match){.type = UINT32_MAX, .nearest = UINT32_MAX, .news = -1};
+    const uint64_t name = name_of(source, tokens);
+    const size_t slot = name & (CACHED - 1);
+    if (t->cached[slot] == name) {
+        out->type = out->nearest = t->answers[slot];
+        t->types[out->type].lines++;
+        return;
+    }
+    size_t different;
+    out->nearest = find_nearest(t, source, tokens, &different);
+    if (out->nearest == UINT32_MAX) return;
+    size_t most = tokens->words / DIFFERENT_SHARE;
+    if (most < DIFFERENT_MIN) most = DIFFERENT_MIN;
+    if (different > most || (different > 0 && different >= tokens->words)) return;
+    out->type = out->nearest;
+    learn_words(&t->types[out->type], tokens, out);
+    t->types[out->type].lines++;
+    t->cached[slot] = name;
+    t->answers[slot] = out->type;
+}
+
+// ---- adding and removing ------------------------------------------------------------------------
+
+static void unlink_type(reef_line_types *t, uint32_t type) {
+    if (t->types[type].is_variant) return;
+    uint32_t *at = head_of(t, t->types[type].source, t->types[type].place_count);
+    while (*at != type) at = &t->types[*at].next;
+    *at = t->types[type].next;
+}
+
+void reef_line_types_remove(reef_line_types *t, uint32_t type) {
+    unlink_type(t, type);
+    release_type(&t->types[type]);
+    t->types[type] = (reef_line_type){.next = UINT32_MAX};
+    for (size_t i = 0; i < CACHED; i++)
+        if (t->answers[i] == type) t->cached[i] = 0;
+}
+
+static uint32_t least_recent(const reef_line_types *t) {
+    uint32_t least = 0;
+    for (uint32_t i = 1; i < t->count; i++)
+        if (t->types[i].rhythm.last_ms < t->types[least].rhythm.last_ms) least = i;
+    return least;
+}
+
+// A free one.
+static reef_status reserve(reef_line_types *t, uint32_t *out, reef_error *err) {
+    if (t->count == REEF_WATCH_TYPES_MAX) {
+        *out = least_recent(t);
+        if (t->types[*out].name != 0) reef_line_types_remove(t, *out);
+        return REEF_OK;
+    }
+    if (t->count == t->capacity) {
+        uint32_t capacity = t->capacity > 0 ? 2 * t->capacity : 64;
+        reef_line_type *types = realloc(t->types, capacity * sizeof(*types));
+        if (types == NULL)
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u types of lines", capacity);
+        t->types = types;
+        t->capacity = capacity;
+    }
+    *out = t->count;
+    return REEF_OK;
+}
+
+reef_status reef_line_types_add(reef_line_types *t,
+                                uint32_t source,
+                                const reef_line_tokens *tokens,
+                                const uint8_t *line,
+                                size_t count,
+                                uint32_t *out,
+                                reef_error *err) {
+    reef_place *places = calloc(tokens->count > 0 ? tokens->count : 1, sizeof(*places));
+    char *sample = reef_line_copy(line, count < SAMPLE_BYTES_MAX ? count : SAMPLE_BYTES_MAX);
+    reef_status status = places != NULL && sample != NULL
+                             ? reserve(t, out, err)
+                             : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a type of lines");
+    if (status != REEF_OK) {
+        free(places);
+        free(sample);
+        return status;
+    }
+    for (size_t i = 0; i < tokens->count; i++) {
+        places[i].words[0] = tokens->tokens[i].hash;
+        places[i].count = 1;
+    }
+    uint32_t *head = head_of(t, source, tokens->count);
+    if (*out == t->count) t->count++;
+    t->types[*out] = (reef_line_type){.name = name_of(source, tokens),
+                                      .source = source,
+                                      .lines = 1,
+                                      .place_count = (uint32_t)tokens->count,
+                                      .places = places,
+                                      .sample = sample,
+                                      .next = *head};
+    *head = *out;
+    return REEF_OK;
+}
+
+reef_status reef_line_types_variant(reef_line_types *t,
+                                    uint32_t type,
+                                    size_t place,
+                                    uint32_t word,
+                                    uint32_t *out,
+                                    reef_error *err) {
+    const uint64_t key[3] = {t->types[type].name, place, word};
+    const uint64_t name = XXH3_64bits(key, sizeof(key)) | 1;
+    const size_t slot = name & (CACHED - 1);
+    if (t->cached[slot] == name) {
+        *out = t->answers[slot];
+        return REEF_OK;
+    }
+    // Rarely: two that share a slot.
+    for (*out = 0; *out < t->count; ++*out)
+        if (t->types[*out].is_variant && t->types[*out].name == name) break;
+    reef_status status = REEF_OK;
+    if (*out == t->count) {
+        const uint32_t source = t->types[type].source;
+        char *sample =
+            reef_line_copy((const uint8_t *)t->types[type].sample, strlen(t->types[type].sample));
+        status = sample != NULL
+                     ? reserve(t, out, err)
+                     : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a type of lines");
+        if (status != REEF_OK) {
+            free(sample);
+            return status;
+        }
+        if (*out == t->count) t->count++;
+        t->types[*out] = (reef_line_type){.name = name,
+                                          .is_variant = true,
+                                          .source = source,
+                                          .sample = sample,
+                                          .next = UINT32_MAX};
+    }
+    t->cached[slot] = name;
+    t->answers[slot] = *out;
+    return REEF_OK;
+}

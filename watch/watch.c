@@ -1,0 +1,379 @@
+// See reef_watch.h. Lines are judged one by one; a silence is looked for once a minute.
+#include "incidents.h"
+#include "line_types.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DAY_MS INT64_C(86400000)
+#define EVENT_BITS 5.0
+#define AGAIN_DAYS_MAX 2 // on which an error came, other than the first
+#define STATUS_DIGITS 3
+#define NUMBER_BITS 8.0    // of a number where other ones stood
+#define SEVERITY_SHARE 0.5 // of the bits of a severity
+#define SEVERITY_BITS_MAX 6.0
+#define MINUTE_MS INT64_C(60000)
+#define HOUR_MS INT64_C(3600000)
+#define DOUBTED_LINES 3
+#define SOURCE_LINES_MIN 200 // that a source has before it is judged
+#define DAILY 0.9            // what news of a source counts for a day later
+
+typedef struct source {
+    double lines, news; // of late
+    double severe[REEF_SEVERITY_CRITICAL + 1];
+    int64_t day, first_ms, news_ms;
+    uint64_t read;
+    bool judged;
+} source;
+
+struct reef_watch {
+    reef_watch_options options;
+    source *sources; // owned; (source_count)
+    uint32_t source_count;
+    reef_line_types types;
+    reef_incidents incidents;
+    int64_t now_ms, minute, day;
+    int64_t doubted_ms; // of the last lines, (doubted) in a row: far from the present
+    uint32_t doubted;
+    reef_watch_counts counts;
+};
+
+const char *reef_news_name(reef_news news) {
+    static const char *const NAMES[REEF_NEWS_COUNT] = {"type", "word", "rate", "silence", "again"};
+    return NAMES[news];
+}
+
+const char *reef_severity_name(reef_severity severity) {
+    static const char *const NAMES[] = {"none", "warning", "error", "critical"};
+    return NAMES[severity];
+}
+
+// ---- making and freeing -------------------------------------------------------------------------
+
+reef_status reef_watch_new(reef_watch **out,
+                           const reef_watch_options *options,
+                           reef_incident_heard *heard,
+                           void *context,
+                           reef_error *err) {
+    *out = NULL;
+    if (!(options->budget >= 0.0) || options->budget > 1e6)
+        return reef_fail(err, REEF_ERR_INVALID, "a budget is a number of incidents a day, above 0");
+    reef_watch *watch = calloc(1, sizeof(*watch));
+    if (watch == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to watch lines");
+    reef_watch_options *o = &watch->options;
+    *o = *options;
+    if (o->gap_s == 0) o->gap_s = 60;
+    if (o->budget == 0.0) o->budget = 5.0;
+    if (o->quiet_s == 0) o->quiet_s = 3600;
+    if (o->forget_days == 0) o->forget_days = 30;
+    watch->incidents.gap_s = o->gap_s;
+    watch->incidents.budget = o->budget;
+    watch->incidents.heard = heard;
+    watch->incidents.context = context;
+    reef_status status = reef_line_types_init(&watch->types, err);
+    if (status != REEF_OK) {
+        free(watch);
+        return status;
+    }
+    *out = watch;
+    return REEF_OK;
+}
+
+void reef_watch_free(reef_watch *watch) {
+    if (watch == NULL) return;
+    reef_incidents_release(&watch->incidents);
+    reef_line_types_release(&watch->types);
+    free(watch->sources);
+    free(watch);
+}
+
+reef_status reef_watch_add_source(reef_watch *watch, uint32_t *out, reef_error *err) {
+    if (watch->source_count == REEF_WATCH_SOURCES_MAX)
+        return reef_fail(err, REEF_ERR_FULL, "at most %d sources are watched",
+                         REEF_WATCH_SOURCES_MAX);
+    source *sources = realloc(watch->sources, (watch->source_count + 1) * sizeof(*sources));
+    if (sources == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u sources",
+                         watch->source_count + 1);
+    watch->sources = sources;
+    sources[watch->source_count] = (source){0};
+    *out = watch->source_count++;
+    return REEF_OK;
+}
+
+// ---- events -------------------------------------------------------------------------------------
+
+// What few lines of a source say is worth more.
+static double bits_of_severity(const source *s, reef_severity severity) {
+    if (severity == REEF_SEVERITY_NONE) return 0.0;
+    double lines = 0.5;
+    for (reef_severity i = severity; i <= REEF_SEVERITY_CRITICAL; i++) lines += s->severe[i];
+    return fmin(SEVERITY_SHARE * log2((s->lines + 1.0) / lines), SEVERITY_BITS_MAX);
+}
+
+static reef_status tell(reef_watch *w, reef_event *event, reef_line_type *type, reef_error *err) {
+    uint32_t index;
+    type->event_token = -1;
+    type->is_rate = event->news == REEF_NEWS_RATE;
+    event->type = type->name;
+    event->source = type->source;
+    event->bits += bits_of_severity(&w->sources[type->source], event->severity);
+    w->counts.events[event->news]++;
+    reef_status status = reef_incidents_add(&w->incidents, event, &type->incident, &index, err);
+    type->event = index;
+    return status;
+}
+
+// ---- the clock ----------------------------------------------------------------------------------
+
+static void skip(reef_watch *w, int64_t ms) {
+    for (uint32_t i = 0; i < w->types.count; i++) reef_rhythm_skip(&w->types.types[i].rhythm, ms);
+}
+
+static reef_status find_silent(reef_watch *w, reef_error *err) {
+    reef_status status = REEF_OK;
+    for (uint32_t i = 0; status == REEF_OK && i < w->types.count; i++) {
+        reef_line_type *type = &w->types.types[i];
+        reef_event event = {.news = REEF_NEWS_SILENCE};
+        if (type->name == 0 || !w->sources[type->source].judged ||
+            !reef_rhythm_is_silent(&type->rhythm, w->now_ms, &event.bits) ||
+            event.bits < EVENT_BITS)
+            continue;
+        event.first_ms = event.last_ms = w->now_ms;
+        event.line = reef_line_copy((const uint8_t *)type->sample, strlen(type->sample));
+        status = tell(w, &event, type, err);
+    }
+    return status;
+}
+
+static void forget(reef_watch *w) {
+    const int64_t old = w->now_ms - (int64_t)w->options.forget_days * DAY_MS;
+    for (uint32_t i = 0; i < w->types.count; i++)
+        if (w->types.types[i].name != 0 && w->types.types[i].rhythm.last_ms < old)
+            reef_line_types_remove(&w->types, i);
+}
+
+// A clock that is set, or a line that only looks as if it had a time: another hour is believed once
+// several lines in a row have it. Nobody was silent meanwhile.
+static int64_t believe(reef_watch *w, int64_t time_ms) {
+    if (w->now_ms == 0 || llabs(time_ms - w->now_ms) <= HOUR_MS) {
+        w->doubted = 0;
+        return w->now_ms == 0 || time_ms > w->now_ms ? time_ms : w->now_ms;
+    }
+    w->doubted = llabs(time_ms - w->doubted_ms) <= HOUR_MS ? w->doubted + 1 : 1;
+    w->doubted_ms = time_ms;
+    if (w->doubted < DOUBTED_LINES) return w->now_ms;
+    skip(w, time_ms - w->now_ms);
+    w->doubted = 0;
+    return time_ms;
+}
+
+static reef_status pass_time(reef_watch *w, reef_error *err) {
+    reef_incidents_advance(&w->incidents, w->now_ms);
+    if (w->now_ms / MINUTE_MS == w->minute) return REEF_OK;
+    w->minute = w->now_ms / MINUTE_MS;
+    reef_status status = find_silent(w, err);
+    if (w->now_ms / DAY_MS == w->day) return status;
+    w->day = w->now_ms / DAY_MS;
+    forget(w);
+    return status;
+}
+
+reef_status reef_watch_advance(reef_watch *w, int64_t time_ms, reef_error *err) {
+    if (w->now_ms == 0 || time_ms <= w->now_ms || time_ms - w->now_ms > HOUR_MS) return REEF_OK;
+    w->now_ms = time_ms;
+    return pass_time(w, err);
+}
+
+// ---- a line -------------------------------------------------------------------------------------
+
+// Days pass, and news of long ago says less. A source is judged once nothing new came for a while.
+static void count_line(const reef_watch *w, source *s, reef_severity severity) {
+    if (s->first_ms == 0) {
+        s->first_ms = s->news_ms = w->now_ms;
+        s->day = w->now_ms / DAY_MS;
+    }
+    for (; s->day < w->now_ms / DAY_MS && s->lines > 1e-3; s->day++) {
+        s->lines *= DAILY;
+        s->news *= DAILY;
+        for (int i = 0; i <= REEF_SEVERITY_CRITICAL; i++) s->severe[i] *= DAILY;
+    }
+    s->day = w->now_ms / DAY_MS;
+    s->lines += 1.0;
+    s->severe[severity] += 1.0;
+    s->read++;
+    int64_t quiet = (int64_t)w->options.quiet_s * 1000;
+    if (w->options.since_ms > 0)
+        s->judged = w->now_ms >= w->options.since_ms;
+    else if (!s->judged && s->read >= SOURCE_LINES_MIN &&
+             (w->now_ms - s->news_ms >= quiet || w->now_ms - s->first_ms >= DAY_MS))
+        s->judged = true;
+}
+
+static bool is_digit(uint8_t byte) {
+    return (uint8_t)(byte - '0') < 10;
+}
+
+/** A line that is judged. */
+typedef struct judged {
+    source *source;
+    uint32_t number; // of its source
+    const uint8_t *line;
+    size_t count;
+    uint64_t offset;
+    reef_line_tokens tokens;
+    reef_type_match match;
+    bool is_event;
+} judged;
+
+static reef_event event_of(const reef_watch *w, const judged *j, reef_news news, double bits) {
+    const size_t shown =
+        j->count < REEF_WATCH_SHOWN_BYTES_MAX ? j->count : REEF_WATCH_SHOWN_BYTES_MAX;
+    return (reef_event){.news = news,
+                        .severity = j->tokens.severity,
+                        .offset = j->offset,
+                        .first_ms = w->now_ms,
+                        .last_ms = w->now_ms,
+                        .count = 1,
+                        .bits = bits,
+                        .line = reef_line_copy(j->line, shown)};
+}
+
+static reef_status judge_type(reef_watch *w, judged *j, reef_error *err) {
+    source *s = j->source;
+    const double bits = log2((s->lines + 1.0) / (s->news + 0.5));
+    const char *near =
+        j->match.nearest == UINT32_MAX ? NULL : w->types.types[j->match.nearest].sample;
+    char *nearest = near == NULL ? NULL : reef_line_copy((const uint8_t *)near, strlen(near));
+    s->news += 1.0;
+    s->news_ms = w->now_ms;
+    reef_status status = reef_line_types_add(&w->types, j->number, &j->tokens, j->line, j->count,
+                                             &j->match.type, err);
+    j->is_event = status == REEF_OK && s->judged && bits >= EVENT_BITS;
+    if (!j->is_event) {
+        free(nearest);
+        return status;
+    }
+    reef_event event = event_of(w, j, REEF_NEWS_TYPE, bits);
+    event.nearest = nearest;
+    return tell(w, &event, &w->types.types[j->match.type], err);
+}
+
+static reef_status judge_word(reef_watch *w, judged *j, reef_error *err) {
+    const bool number = is_digit(j->line[j->tokens.tokens[j->match.news].at]);
+    if (j->match.bits < (number ? NUMBER_BITS : EVENT_BITS)) return REEF_OK;
+    j->source->news_ms = w->now_ms;
+    j->is_event = j->source->judged;
+    if (!j->is_event) return REEF_OK;
+    const reef_token *token = &j->tokens.tokens[j->match.news];
+    reef_line_type *type = &w->types.types[j->match.type];
+    reef_event event = event_of(w, j, REEF_NEWS_WORD, j->match.bits);
+    event.new_at = token->at;
+    event.new_bytes = token->bytes;
+    reef_status status = tell(w, &event, type, err);
+    type->event_token = j->match.news;
+    type->event_word = token->hash;
+    return status;
+}
+
+// token  whose number makes it a variant of its type; -1: none
+static reef_status count_rate(
+    reef_watch *w, judged *j, uint32_t number, int token, reef_error *err) {
+    double bits = 0.0;
+    reef_line_type *type = &w->types.types[number];
+    bool rises = reef_rhythm_count(&type->rhythm, w->now_ms, &bits);
+    if (!rises || !j->source->judged || bits < EVENT_BITS || j->is_event) return REEF_OK;
+    j->is_event = true;
+    reef_event event = event_of(w, j, REEF_NEWS_RATE, bits);
+    if (token >= 0) {
+        event.new_at = j->tokens.tokens[token].at;
+        event.new_bytes = j->tokens.tokens[token].bytes;
+    }
+    return tell(w, &event, type, err);
+}
+
+static reef_status judge_rate(reef_watch *w, judged *j, reef_error *err) {
+    const uint32_t type = j->match.type;
+    reef_status status = count_rate(w, j, type, -1, err);
+    for (size_t i = 0; status == REEF_OK && i < j->tokens.count; i++) {
+        const reef_token *token = &j->tokens.tokens[i];
+        uint32_t variant;
+        if (token->bytes != STATUS_DIGITS || token->hash == REEF_TOKEN_VARIABLE ||
+            !is_digit(j->line[token->at]) || w->types.types[type].places[i].is_open)
+            continue;
+        status = reef_line_types_variant(&w->types, type, i, token->hash, &variant, err);
+        if (status == REEF_OK) status = count_rate(w, j, variant, (int)i, err);
+    }
+    return status;
+}
+
+// An error that is known, but came seldom: it may be what went wrong the last time.
+static reef_status judge_again(reef_watch *w, judged *j, reef_error *err) {
+    const source *s = j->source;
+    reef_line_type *type = &w->types.types[j->match.type];
+    if (!s->judged || j->is_event || j->tokens.severity < REEF_SEVERITY_ERROR ||
+        w->now_ms - type->rhythm.last_ms < DAY_MS || type->rhythm.days >= AGAIN_DAYS_MAX)
+        return REEF_OK;
+    double bits = log2((s->lines + 1.0) / (double)type->lines);
+    if (bits < EVENT_BITS) return REEF_OK;
+    j->is_event = true;
+    reef_event event = event_of(w, j, REEF_NEWS_AGAIN, bits);
+    return tell(w, &event, type, err);
+}
+
+// The open incident of whose event it is one more line; NULL: none.
+static reef_open_incident *repeated(reef_watch *w, const judged *j) {
+    if (j->match.type == UINT32_MAX) return NULL;
+    const reef_line_type *type = &w->types.types[j->match.type];
+    bool is_more = type->is_rate ? type->rhythm.is_rising
+                                 : type->event_token < 0 ||
+                                       j->tokens.tokens[type->event_token].hash == type->event_word;
+    if (!is_more || type->event == UINT32_MAX) return NULL;
+    return reef_incidents_find(&w->incidents, type->incident);
+}
+
+reef_status reef_watch_line(reef_watch *w,
+                            uint32_t number,
+                            const uint8_t *line,
+                            size_t count,
+                            uint64_t offset,
+                            int64_t time_ms,
+                            reef_error *err) {
+    reef_line_head head;
+    judged j = {.source = &w->sources[number], .number = number, .line = line, .offset = offset};
+    j.count = count < REEF_WATCH_LINE_BYTES_MAX ? count : REEF_WATCH_LINE_BYTES_MAX;
+    w->now_ms = believe(w, time_ms);
+    reef_status status = pass_time(w, err);
+    if (status != REEF_OK) return status;
+    reef_line_head_read(line, j.count, w->now_ms, &head);
+    reef_line_tokens_read(line, j.count, &head, &j.tokens);
+    count_line(w, j.source, j.tokens.severity);
+    reef_line_types_find(&w->types, number, &j.tokens, &j.match);
+    reef_open_incident *open = repeated(w, &j);
+    const uint64_t number_of_open = open != NULL ? open->incident.number : 0;
+    if (j.match.type == UINT32_MAX)
+        status = judge_type(w, &j, err);
+    else if (j.match.news >= 0)
+        status = judge_word(w, &j, err);
+    if (status == REEF_OK) status = judge_again(w, &j, err);
+    if (status == REEF_OK) status = judge_rate(w, &j, err);
+    if (status != REEF_OK) return status;
+    if (open != NULL && !j.is_event && open->incident.number == number_of_open)
+        reef_incidents_repeat(open, w->types.types[j.match.type].event, w->now_ms);
+    w->counts.lines++;
+    *(j.is_event || open != NULL ? &w->counts.in_events : &w->counts.usual) += 1;
+    w->counts.learning += !j.source->judged;
+    return REEF_OK;
+}
+
+void reef_watch_finish(reef_watch *watch) {
+    reef_incidents_end(&watch->incidents);
+}
+
+void reef_watch_read_counts(const reef_watch *watch, reef_watch_counts *out) {
+    *out = watch->counts;
+    out->incidents = watch->incidents.number;
+    out->rung = watch->incidents.rung;
+    out->types = watch->types.count;
+}
