@@ -11,6 +11,7 @@
 #include "recognition.h"
 #include "reef_kernels.h"
 #include "reef_system.h"
+#include "watching.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -166,6 +167,7 @@ void reef_trainer_close(reef_trainer *trainer) {
     free(trainer->stream.sources);
     free(trainer->stream.pending);
     reef_prequential_release(&trainer->stream.prequential);
+    reef_watching_release(trainer);
     reef_kind_names_release(&trainer->kinds.names);
     reef_visit_log_release(&trainer->unstored.visit_log);
     free(trainer->unstored.points.all);

@@ -1,7 +1,7 @@
 // See incidents.h.
 #include "incidents.h"
+#include "rare_bits.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,7 +138,7 @@ static reef_open_incident *incident_of(reef_incidents *all, const reef_event *ev
 // As rare as its rarest event, and more so the more there are.
 static double bits_of(const reef_incident *incident) {
     return incident->events[incident->rarest].bits +
-           MORE_EVENTS_BITS * log2((double)(incident->event_count + incident->more));
+           MORE_EVENTS_BITS * reef_log2_down((double)(incident->event_count + incident->more));
 }
 
 static reef_status keep(reef_incident *incident, reef_event *event, reef_error *err) {

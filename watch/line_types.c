@@ -1,7 +1,7 @@
 // See line_types.h.
 #include "line_types.h"
+#include "rare_bits.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -61,6 +61,11 @@ static uint64_t name_of(uint32_t source, const reef_line_tokens *tokens) {
     return name != 0 ? name : 1;
 }
 
+// What is cached is only what would be found anyway: an answer holds until any type changes.
+static uint64_t cached_name(const reef_line_types *t, uint64_t name) {
+    return name + t->epoch * UINT64_C(0x9e3779b97f4a7c15);
+}
+
 static bool has_word(const reef_place *place, uint32_t hash) {
     for (size_t i = 0; i < place->count; i++)
         if (place->words[i] == hash) return true;
@@ -107,15 +112,17 @@ static uint32_t find_nearest(const reef_line_types *t,
 }
 
 // Of so many lines in which a few different words stood at a place, another one comes: as often as
-// one did that was new. Words are learned.
-static void learn_words(reef_line_type *type,
+// one did that was new. Words are learned; false: all were known.
+static bool learn_words(reef_line_type *type,
                         const reef_line_tokens *tokens,
                         reef_type_match *out) {
+    bool changed = false;
     for (size_t i = 0; i < tokens->count; i++) {
         reef_place *place = &type->places[i];
         uint32_t hash = tokens->tokens[i].hash;
         if (place->is_open || has_word(place, hash)) continue;
-        double bits = log2(((double)type->lines + 1.0) / ((double)place->count - 0.5));
+        changed = true;
+        double bits = reef_log2_down(((double)type->lines + 1.0) / ((double)place->count - 0.5));
         if (hash != REEF_TOKEN_VARIABLE && (out->news < 0 || bits > out->bits)) {
             out->news = (int)i;
             out->bits = bits;
@@ -125,6 +132,7 @@ static void learn_words(reef_line_type *type,
         else
             place->words[place->count++] = hash;
     }
+    return changed;
 }
 
 void reef_line_types_find(reef_line_types *t,
@@ -134,7 +142,7 @@ void reef_line_types_find(reef_line_types *t,
     *out = (reef_type_match){.type = UINT32_MAX, .nearest = UINT32_MAX, .news = -1};
     const uint64_t name = name_of(source, tokens);
     const size_t slot = name & (CACHED - 1);
-    if (t->cached[slot] == name) {
+    if (t->cached[slot] == cached_name(t, name)) {
         out->type = out->nearest = t->answers[slot];
         t->types[out->type].lines++;
         return;
@@ -146,9 +154,9 @@ void reef_line_types_find(reef_line_types *t,
     if (most < DIFFERENT_MIN) most = DIFFERENT_MIN;
     if (different > most || (different > 0 && different >= tokens->words)) return;
     out->type = out->nearest;
-    learn_words(&t->types[out->type], tokens, out);
+    if (learn_words(&t->types[out->type], tokens, out)) t->epoch++;
     t->types[out->type].lines++;
-    t->cached[slot] = name;
+    t->cached[slot] = cached_name(t, name);
     t->answers[slot] = out->type;
 }
 
@@ -165,8 +173,7 @@ void reef_line_types_remove(reef_line_types *t, uint32_t type) {
     unlink_type(t, type);
     release_type(&t->types[type]);
     t->types[type] = (reef_line_type){.next = UINT32_MAX};
-    for (size_t i = 0; i < CACHED; i++)
-        if (t->answers[i] == type) t->cached[i] = 0;
+    t->epoch++;
 }
 
 static uint32_t least_recent(const reef_line_types *t) {
@@ -224,9 +231,24 @@ reef_status reef_line_types_add(reef_line_types *t,
                                       .place_count = (uint32_t)tokens->count,
                                       .places = places,
                                       .sample = sample,
+                                      .event_token = -1,
                                       .next = *head};
     *head = *out;
+    t->epoch++;
     return REEF_OK;
+}
+
+// What is no other's next is the first of its list.
+void reef_line_types_linked(reef_line_types *t) {
+    bool is_next[REEF_WATCH_TYPES_MAX] = {false};
+    memset(t->heads, 0xff, HEADS * sizeof(*t->heads));
+    for (uint32_t i = 0; i < t->count; i++)
+        if (t->types[i].next != UINT32_MAX) is_next[t->types[i].next] = true;
+    for (uint32_t i = 0; i < t->count; i++) {
+        const reef_line_type *type = &t->types[i];
+        if (type->name != 0 && !type->is_variant && !is_next[i])
+            *head_of(t, type->source, type->place_count) = i;
+    }
 }
 
 reef_status reef_line_types_variant(reef_line_types *t,
@@ -238,7 +260,7 @@ reef_status reef_line_types_variant(reef_line_types *t,
     const uint64_t key[3] = {t->types[type].name, place, word};
     const uint64_t name = XXH3_64bits(key, sizeof(key)) | 1;
     const size_t slot = name & (CACHED - 1);
-    if (t->cached[slot] == name) {
+    if (t->cached[slot] == cached_name(t, name)) {
         *out = t->answers[slot];
         return REEF_OK;
     }
@@ -262,9 +284,10 @@ reef_status reef_line_types_variant(reef_line_types *t,
                                           .is_variant = true,
                                           .source = source,
                                           .sample = sample,
+                                          .event_token = -1,
                                           .next = UINT32_MAX};
     }
-    t->cached[slot] = name;
+    t->cached[slot] = cached_name(t, name);
     t->answers[slot] = *out;
     return REEF_OK;
 }

@@ -40,8 +40,9 @@ typedef struct reef_line_types {
     reef_line_type *types; // owned; (capacity)
     uint32_t count, capacity;
     uint32_t *heads;   // owned; by source and length
-    uint64_t *cached;  // owned; of lines whose type was found: hashes
+    uint64_t *cached;  // owned; of lines whose type was found: hashes, of this epoch
     uint32_t *answers; // owned; their types
+    uint64_t epoch;    // so often something changed that an answer may depend on
 } reef_line_types;
 
 typedef struct reef_type_match {
@@ -85,6 +86,9 @@ REEF_MUST_CHECK reef_status reef_line_types_add(reef_line_types *types,
                                                 size_t count,
                                                 uint32_t *out,
                                                 reef_error *err);
+
+/** The types were read back: link those that lines are compared with. */
+void reef_line_types_linked(reef_line_types *types);
 
 /** Forget a type. */
 void reef_line_types_remove(reef_line_types *types, uint32_t type);

@@ -1,8 +1,8 @@
 // See type_rhythm.h. What is far more than ever is not entered as such, so that it is seen again the
 // next day: a window counts for at most what would not have been seen.
 #include "type_rhythm.h"
+#include "rare_bits.h"
 
-#include <math.h>
 #include <string.h>
 
 #define DAY_MS INT64_C(86400000)
@@ -53,7 +53,7 @@ static void end_window(reef_rhythm *r, int w) {
 
 // Bits of so many where so many are usual: of a Poisson distribution, about.
 static double bits_of(double count, double usual) {
-    double bits = count * log2(count / usual) - (count - usual) * LOG2_E;
+    double bits = count * reef_log2_down(count / usual) - (count - usual) * LOG2_E;
     return bits < BITS_MAX ? bits : BITS_MAX;
 }
 

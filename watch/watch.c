@@ -1,8 +1,7 @@
 // See reef_watch.h. Lines are judged one by one; a silence is looked for once a minute.
-#include "incidents.h"
-#include "line_types.h"
+#include "rare_bits.h"
+#include "watch_internal.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,28 +15,9 @@
 #define MINUTE_MS INT64_C(60000)
 #define HOUR_MS INT64_C(3600000)
 #define DOUBTED_LINES 3
+#define TIMELESS_LINES 10000 // after so many a source without times is judged
 #define SOURCE_LINES_MIN 200 // that a source has before it is judged
 #define DAILY 0.9            // what news of a source counts for a day later
-
-typedef struct source {
-    double lines, news; // of late
-    double severe[REEF_SEVERITY_CRITICAL + 1];
-    int64_t day, first_ms, news_ms;
-    uint64_t read;
-    bool judged;
-} source;
-
-struct reef_watch {
-    reef_watch_options options;
-    source *sources; // owned; (source_count)
-    uint32_t source_count;
-    reef_line_types types;
-    reef_incidents incidents;
-    int64_t now_ms, minute, day;
-    int64_t doubted_ms; // of the last lines, (doubted) in a row: far from the present
-    uint32_t doubted;
-    reef_watch_counts counts;
-};
 
 const char *reef_news_name(reef_news news) {
     static const char *const NAMES[REEF_NEWS_COUNT] = {"type", "word", "rate", "silence", "again"};
@@ -92,12 +72,13 @@ reef_status reef_watch_add_source(reef_watch *watch, uint32_t *out, reef_error *
     if (watch->source_count == REEF_WATCH_SOURCES_MAX)
         return reef_fail(err, REEF_ERR_FULL, "at most %d sources are watched",
                          REEF_WATCH_SOURCES_MAX);
-    source *sources = realloc(watch->sources, (watch->source_count + 1) * sizeof(*sources));
+    reef_watch_source *sources =
+        realloc(watch->sources, (watch->source_count + 1) * sizeof(*sources));
     if (sources == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u sources",
                          watch->source_count + 1);
     watch->sources = sources;
-    sources[watch->source_count] = (source){0};
+    sources[watch->source_count] = (reef_watch_source){0};
     *out = watch->source_count++;
     return REEF_OK;
 }
@@ -105,11 +86,11 @@ reef_status reef_watch_add_source(reef_watch *watch, uint32_t *out, reef_error *
 // ---- events -------------------------------------------------------------------------------------
 
 // What few lines of a source say is worth more.
-static double bits_of_severity(const source *s, reef_severity severity) {
+static double bits_of_severity(const reef_watch_source *s, reef_severity severity) {
     if (severity == REEF_SEVERITY_NONE) return 0.0;
     double lines = 0.5;
     for (reef_severity i = severity; i <= REEF_SEVERITY_CRITICAL; i++) lines += s->severe[i];
-    return fmin(SEVERITY_SHARE * log2((s->lines + 1.0) / lines), SEVERITY_BITS_MAX);
+    return fmin(SEVERITY_SHARE * reef_log2_down((s->lines + 1.0) / lines), SEVERITY_BITS_MAX);
 }
 
 static reef_status tell(reef_watch *w, reef_event *event, reef_line_type *type, reef_error *err) {
@@ -157,6 +138,7 @@ static void forget(reef_watch *w) {
 // A clock that is set, or a line that only looks as if it had a time: another hour is believed once
 // several lines in a row have it. Nobody was silent meanwhile.
 static int64_t believe(reef_watch *w, int64_t time_ms) {
+    if (time_ms == 0) return w->now_ms;
     if (w->now_ms == 0 || llabs(time_ms - w->now_ms) <= HOUR_MS) {
         w->doubted = 0;
         return w->now_ms == 0 || time_ms > w->now_ms ? time_ms : w->now_ms;
@@ -189,7 +171,7 @@ reef_status reef_watch_advance(reef_watch *w, int64_t time_ms, reef_error *err) 
 // ---- a line -------------------------------------------------------------------------------------
 
 // Days pass, and news of long ago says less. A source is judged once nothing new came for a while.
-static void count_line(const reef_watch *w, source *s, reef_severity severity) {
+static void count_line(const reef_watch *w, reef_watch_source *s, reef_severity severity) {
     if (s->first_ms == 0) {
         s->first_ms = s->news_ms = w->now_ms;
         s->day = w->now_ms / DAY_MS;
@@ -204,7 +186,9 @@ static void count_line(const reef_watch *w, source *s, reef_severity severity) {
     s->severe[severity] += 1.0;
     s->read++;
     int64_t quiet = (int64_t)w->options.quiet_s * 1000;
-    if (w->options.since_ms > 0)
+    if (w->now_ms == 0)
+        s->judged = s->read >= TIMELESS_LINES;
+    else if (w->options.since_ms > 0)
         s->judged = w->now_ms >= w->options.since_ms;
     else if (!s->judged && s->read >= SOURCE_LINES_MIN &&
              (w->now_ms - s->news_ms >= quiet || w->now_ms - s->first_ms >= DAY_MS))
@@ -217,7 +201,7 @@ static bool is_digit(uint8_t byte) {
 
 /** A line that is judged. */
 typedef struct judged {
-    source *source;
+    reef_watch_source *source;
     uint32_t number; // of its source
     const uint8_t *line;
     size_t count;
@@ -241,8 +225,8 @@ static reef_event event_of(const reef_watch *w, const judged *j, reef_news news,
 }
 
 static reef_status judge_type(reef_watch *w, judged *j, reef_error *err) {
-    source *s = j->source;
-    const double bits = log2((s->lines + 1.0) / (s->news + 0.5));
+    reef_watch_source *s = j->source;
+    const double bits = reef_log2_down((s->lines + 1.0) / (s->news + 0.5));
     const char *near =
         j->match.nearest == UINT32_MAX ? NULL : w->types.types[j->match.nearest].sample;
     char *nearest = near == NULL ? NULL : reef_line_copy((const uint8_t *)near, strlen(near));
@@ -310,12 +294,12 @@ static reef_status judge_rate(reef_watch *w, judged *j, reef_error *err) {
 
 // An error that is known, but came seldom: it may be what went wrong the last time.
 static reef_status judge_again(reef_watch *w, judged *j, reef_error *err) {
-    const source *s = j->source;
+    const reef_watch_source *s = j->source;
     reef_line_type *type = &w->types.types[j->match.type];
     if (!s->judged || j->is_event || j->tokens.severity < REEF_SEVERITY_ERROR ||
         w->now_ms - type->rhythm.last_ms < DAY_MS || type->rhythm.days >= AGAIN_DAYS_MAX)
         return REEF_OK;
-    double bits = log2((s->lines + 1.0) / (double)type->lines);
+    double bits = reef_log2_down((s->lines + 1.0) / (double)type->lines);
     if (bits < EVENT_BITS) return REEF_OK;
     j->is_event = true;
     reef_event event = event_of(w, j, REEF_NEWS_AGAIN, bits);

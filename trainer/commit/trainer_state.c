@@ -1,7 +1,7 @@
 // What a commit holds besides generations: where the stream stands, and the history for people.
 //
 // "state" is a JSON record of the open generation and "carry" the bytes accepted but not trained;
-// both are part of the root hash. Events ("timeline") are not, nor are points of the loss
+// both are part of the root hash, and so is "watch", what is known of lines (watching.h). Events ("timeline") are not, nor are points of the loss
 // (loss_history.c).
 //
 // {"step", "generation_step", "stream_bytes", "skipped_bytes",
@@ -21,6 +21,7 @@
 #include "loss_history.h"
 #include "recognition.h"
 #include "reef_json_build.h"
+#include "watching.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -85,8 +86,9 @@ reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err
     free(text);
     if (status != REEF_OK) return status;
     key = reef_state_key(generation, "carry");
-    return reef_record_put(txn, &key, REEF_BYTES, trainer->stream.pending,
-                           trainer->stream.pending_bytes, err);
+    status = reef_record_put(txn, &key, REEF_BYTES, trainer->stream.pending,
+                             trainer->stream.pending_bytes, err);
+    return status == REEF_OK ? reef_watching_put(trainer, txn, err) : status;
 }
 
 // ---- reading ------------------------------------------------------------------------------------
@@ -187,7 +189,8 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     if (status == REEF_OK) status = reef_kind_names_load(&trainer->kinds.names, state, err);
     if (status == REEF_OK) status = reef_recognition_load(trainer, state, err);
     json_decref(state);
-    return status == REEF_OK ? load_pending(trainer, txn, err) : status;
+    if (status == REEF_OK) status = load_pending(trainer, txn, err);
+    return status == REEF_OK ? reef_watching_load(trainer, txn, err) : status;
 }
 
 reef_status reef_passed_read(reef_txn *txn, reef_passed *out, reef_error *err) {

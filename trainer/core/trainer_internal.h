@@ -21,6 +21,7 @@
 #include "prequential.h"
 #include "reef_pool_check.h"
 #include "reef_trainer.h"
+#include "reef_watch.h"
 #include "residency.h"
 #include "visit_log.h"
 
@@ -158,6 +159,13 @@ typedef struct reef_trainer_unstored {
     reef_scrub scrub;
 } reef_trainer_unstored;
 
+/** What is new in lines of the stream: watching.h. */
+typedef struct reef_trainer_watching {
+    reef_watch *watch; // owned; NULL: lines are not judged
+    uint32_t parts;    // records that its state has in the pool
+    reef_error failed; // during what is read
+} reef_trainer_watching;
+
 struct reef_trainer {
     // The pool, and how it is trained.
     reef_store *store;           // not owned
@@ -184,6 +192,7 @@ struct reef_trainer {
     reef_trainer_net net;
     reef_trainer_batch batch;
     struct reef_layer *layer; // of the layer kind alone, else NULL
+    reef_trainer_watching watching;
     reef_trainer_unstored unstored;
 };
 

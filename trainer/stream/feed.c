@@ -1,6 +1,7 @@
 // Bytes of a source, accepted into the stream, and how far each source was read.
 #include "reef_json_build.h"
 #include "stream.h"
+#include "watching.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,18 @@ reef_status reef_trainer_sources_fit(const reef_trainer *trainer,
                      fresh, trainer->stream.source_count, REEF_SOURCE_COUNT_MAX);
 }
 
+// Lines that end here. What is accepted and not judged would never be.
+static reef_status judge(reef_trainer *trainer,
+                         const reef_source *source,
+                         const uint8_t *bytes,
+                         size_t count,
+                         reef_error *err) {
+    const size_t number = (size_t)(source - trainer->stream.sources);
+    reef_status status = reef_watching_read(trainer, number, source->cursor, bytes, count, err);
+    if (status != REEF_OK) reef_trainer_break(trainer, status);
+    return status;
+}
+
 reef_status reef_trainer_feed(reef_trainer *trainer,
                               const char *source,
                               const uint8_t *bytes,
@@ -100,6 +113,12 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
     while (status == REEF_OK) {
         size_t took, ran;
         status = reef_stream_push(trainer, bytes + accepted, count - accepted, &took, &ran, err);
+        // Also what was accepted before it failed.
+        if (took > 0) {
+            reef_status judged =
+                judge(trainer, from, bytes + accepted, took, status == REEF_OK ? err : NULL);
+            if (status == REEF_OK) status = judged;
+        }
         accepted += took;
         from->cursor += took;
         done += ran;

@@ -37,6 +37,7 @@ typedef struct reef_watch_options {
     uint32_t gap_s;   // 60; events nearer to each other are one incident
     double budget;    // 5; incidents a day that may ring
     uint32_t quiet_s; // 3600; a source is judged once nothing new came for so long, or after a day
+    int64_t near_ms;  // times without a year are near to it, before any line has another
     int64_t since_ms; // learn only until then, and judge all sources from then on; 0: see quiet_s
     uint32_t forget_days; // 30; what did not come for so long is new again
 } reef_watch_options;
@@ -123,11 +124,50 @@ REEF_MUST_CHECK reef_status reef_watch_line(reef_watch *watch,
                                             int64_t time_ms,
                                             reef_error *err);
 
+/**
+ * The next bytes of a source, from `offset` of it on: every line that they end is judged. What is
+ * behind the last one waits for its end. A line that has no time counts as of those before it.
+ *
+ * source  the number of any source; those up to it are added
+ *
+ * Errors: as above; FULL too many sources.
+ */
+REEF_MUST_CHECK reef_status reef_watch_bytes(reef_watch *watch,
+                                             uint32_t source,
+                                             uint64_t offset,
+                                             const uint8_t *bytes,
+                                             size_t count,
+                                             reef_error *err);
+
 /** It is so late, and nothing came. Errors: NO_MEMORY. */
 REEF_MUST_CHECK reef_status reef_watch_advance(reef_watch *watch, int64_t time_ms, reef_error *err);
 
 /** Nothing comes any more: an open incident ends. */
 void reef_watch_finish(reef_watch *watch);
+
+/** Takes part `number` of a state, lent. Its failure is that of reef_watch_write. */
+typedef reef_status reef_watch_put(
+    void *context, uint32_t number, const uint8_t *bytes, size_t count, reef_error *err);
+/** Lends part `number` of a state. */
+typedef reef_status reef_watch_get(
+    void *context, uint32_t number, const uint8_t **bytes, size_t *count, reef_error *err);
+
+/**
+ * All that the watch knows but its options, in parts that are numbered from 0: types of lines that
+ * did not come are in parts that do not change.
+ *
+ * parts  written: how many there are
+ *
+ * Errors: NO_MEMORY.
+ */
+REEF_MUST_CHECK reef_status reef_watch_write(
+    reef_watch *watch, reef_watch_put *put, void *context, uint32_t *parts, reef_error *err);
+
+/** Take up a state that was written, in a new watch. Errors: NO_MEMORY, CORRUPT. */
+REEF_MUST_CHECK reef_status reef_watch_read(reef_watch *watch,
+                                            reef_watch_get *get,
+                                            void *context,
+                                            reef_error *err);
 
 void reef_watch_read_counts(const reef_watch *watch, reef_watch_counts *out);
 

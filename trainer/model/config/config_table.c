@@ -59,7 +59,10 @@
     X(net_share, NUMBER, "0.5", 0, 1,                                                              \
       "share of the batches that the net learns beside a context memory; 0: no net at all")        \
     X(seal_dtype, CHOICE, "f32", 0, 0,                                                             \
-      "rows of experts once sealed: f32, or int8 at a quarter of the bytes")
+      "rows of experts once sealed: f32, or int8 at a quarter of the bytes")                       \
+    X(watch, BOOLEAN, "false", 0, 1,                                                               \
+      "judge the lines of the stream, which are those of logs, before they are learned: what is "  \
+      "new is told as incidents")
 
 // Numbers of Adam that a layer by itself may be made with; every model learns with these.
 #define LAYER_TABLE(X)                                                                             \

@@ -100,6 +100,7 @@ typedef struct reef_config {
     uint64_t memory;        // bytes that context memories of kinds may take; 0: there are none
     float net_share; // of the batches that its net trains on, beside a memory; 0: it has no net
     reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32" or "int8"
+    bool watch;                 // lines of the stream are judged before they are learned
 } reef_config;
 
 /** One PEER layer with nothing around it: see reef_layer.h. */

@@ -1,0 +1,32 @@
+// The state of a watch: all of it is written with a pool's commits.
+#ifndef REEF_WATCH_INTERNAL_H
+#define REEF_WATCH_INTERNAL_H
+
+#include "incidents.h"
+#include "line_types.h"
+
+typedef struct reef_watch_source {
+    double lines, news; // of late
+    double severe[REEF_SEVERITY_CRITICAL + 1];
+    int64_t day, first_ms, news_ms;
+    uint64_t read;
+    bool judged;
+    // The beginning of a line whose end has not come: (line_bytes), cut; where it begins.
+    uint8_t line[REEF_WATCH_LINE_BYTES_MAX];
+    uint32_t line_bytes;
+    uint64_t line_at;
+} reef_watch_source;
+
+struct reef_watch {
+    reef_watch_options options;
+    reef_watch_source *sources; // owned; (source_count)
+    uint32_t source_count;
+    reef_line_types types;
+    reef_incidents incidents;
+    int64_t now_ms, minute, day; // 0: no line had a time
+    int64_t doubted_ms;          // of the last lines, (doubted) in a row: far from the present
+    uint32_t doubted;
+    reef_watch_counts counts;
+};
+
+#endif
