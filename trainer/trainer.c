@@ -229,7 +229,9 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         .seconds_experts = trainer->net.acts.seconds_experts,
         .seconds_update = trainer->seconds.update + trainer->net.acts.seconds_update,
         .seconds_commit = trainer->seconds.commit,
+        .watches = trainer->watching.watch != NULL,
     };
+    if (out->watches) reef_watch_read_counts(trainer->watching.watch, &out->watch);
     out->kind =
         reef_recognises_by_contexts(trainer) ? trainer->kinds.current : open->info.generation;
     snprintf(out->kind_name, sizeof(out->kind_name), "%s",

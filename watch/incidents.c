@@ -98,8 +98,27 @@ reef_open_incident *reef_incidents_find(reef_incidents *all, uint64_t number) {
     return NULL;
 }
 
+const reef_told_incident *reef_incidents_told(const reef_incidents *all, uint64_t number) {
+    const reef_told_incident *told = &all->told[number % REEF_TOLD_MAX];
+    return number != 0 && told->number == number ? told : NULL;
+}
+
+static void note_types(reef_incidents *all, const reef_incident *incident) {
+    reef_told_incident *told = &all->told[incident->number % REEF_TOLD_MAX];
+    if (told->number != incident->number) *told = (reef_told_incident){.number = incident->number};
+    for (size_t i = 0; i < incident->event_count; i++) {
+        bool known = false;
+        for (uint32_t t = 0; t < told->type_count; t++)
+            known |= told->types[t] == incident->events[i].type;
+        if (!known && told->type_count < REEF_TOLD_TYPES_MAX)
+            told->types[told->type_count++] = incident->events[i].type;
+    }
+}
+
 static void ring(reef_incidents *all, reef_incident *incident) {
-    if (incident->rings || incident->bits < threshold(all, incident->first_ms)) return;
+    if (!incident->rings && incident->bits < threshold(all, incident->first_ms)) return;
+    note_types(all, incident);
+    if (incident->rings) return;
     incident->rings = true;
     all->rung++;
     all->heard(all->context, incident);

@@ -11,6 +11,8 @@
 #define REEF_INCIDENT_DAYS 14   // whose incidents set the threshold
 #define REEF_INCIDENTS_MAX 1024 // of those days that are kept for it
 #define REEF_INCIDENTS_OPEN_MAX 8
+#define REEF_TOLD_MAX 256
+#define REEF_TOLD_TYPES_MAX 16
 
 /** An incident of a day, as rare as it became. */
 typedef struct reef_past_incident {
@@ -24,7 +26,15 @@ typedef struct reef_open_incident {
     uint32_t source;        // whose new type of line began it; UINT32_MAX: something else did
 } reef_open_incident;
 
+/** An incident that rang, and the types of its lines. */
+typedef struct reef_told_incident {
+    uint64_t number; // 0: none
+    uint64_t types[REEF_TOLD_TYPES_MAX];
+    uint32_t type_count;
+} reef_told_incident;
+
 typedef struct reef_incidents {
+    reef_told_incident told[REEF_TOLD_MAX]; // that with number n at n modulo their count
     reef_open_incident open[REEF_INCIDENTS_OPEN_MAX];
     uint64_t number;  // of the last one
     int64_t first_ms; // when judging began; 0: not yet
@@ -47,6 +57,9 @@ typedef struct reef_incidents {
  */
 REEF_MUST_CHECK reef_status reef_incidents_add(
     reef_incidents *all, reef_event *event, uint64_t *number, uint32_t *index, reef_error *err);
+
+/** One that rang, of the last; NULL: it is none of them. */
+const reef_told_incident *reef_incidents_told(const reef_incidents *all, uint64_t number);
 
 /** The open incident of that number; NULL: it is none. */
 reef_open_incident *reef_incidents_find(reef_incidents *all, uint64_t number);

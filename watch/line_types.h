@@ -30,7 +30,9 @@ typedef struct reef_line_type {
     reef_rhythm rhythm;
     uint64_t incident; // whose event `event` is of this type; by number
     uint32_t event;
-    bool is_rate;        // it came too often
+    bool is_rate; // it came too often
+    reef_decision decision;
+    int64_t muted_ms;    // of MUTE: until then
     int32_t event_token; // of that event's lines: this one is `event_word`; -1: any line
     uint32_t event_word;
     uint32_t next; // of the same source and length; UINT32_MAX: none

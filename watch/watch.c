@@ -8,6 +8,7 @@
 #define DAY_MS INT64_C(86400000)
 #define EVENT_BITS 5.0
 #define AGAIN_DAYS_MAX 2 // on which an error came, other than the first
+#define FAULT_BITS 64.0
 #define STATUS_DIGITS 3
 #define NUMBER_BITS 8.0    // of a number where other ones stood
 #define SEVERITY_SHARE 0.5 // of the bits of a severity
@@ -22,6 +23,11 @@
 const char *reef_news_name(reef_news news) {
     static const char *const NAMES[REEF_NEWS_COUNT] = {"type", "word", "rate", "silence", "again"};
     return NAMES[news];
+}
+
+const char *reef_decision_name(reef_decision decision) {
+    static const char *const NAMES[REEF_DECISION_COUNT] = {"none", "normal", "mute", "fault"};
+    return NAMES[decision];
 }
 
 const char *reef_severity_name(reef_severity severity) {
@@ -93,6 +99,12 @@ static double bits_of_severity(const reef_watch_source *s, reef_severity severit
     return fmin(SEVERITY_SHARE * reef_log2_down((s->lines + 1.0) / lines), SEVERITY_BITS_MAX);
 }
 
+// A person does not want to hear of this type of line.
+static bool is_silenced(const reef_watch *w, const reef_line_type *type) {
+    return type->decision == REEF_DECISION_NORMAL ||
+           (type->decision == REEF_DECISION_MUTE && w->now_ms < type->muted_ms);
+}
+
 static reef_status tell(reef_watch *w, reef_event *event, reef_line_type *type, reef_error *err) {
     uint32_t index;
     type->event_token = -1;
@@ -117,7 +129,7 @@ static reef_status find_silent(reef_watch *w, reef_error *err) {
     for (uint32_t i = 0; status == REEF_OK && i < w->types.count; i++) {
         reef_line_type *type = &w->types.types[i];
         reef_event event = {.news = REEF_NEWS_SILENCE};
-        if (type->name == 0 || !w->sources[type->source].judged ||
+        if (type->name == 0 || !w->sources[type->source].judged || is_silenced(w, type) ||
             !reef_rhythm_is_silent(&type->rhythm, w->now_ms, &event.bits) ||
             event.bits < EVENT_BITS)
             continue;
@@ -131,7 +143,8 @@ static reef_status find_silent(reef_watch *w, reef_error *err) {
 static void forget(reef_watch *w) {
     const int64_t old = w->now_ms - (int64_t)w->options.forget_days * DAY_MS;
     for (uint32_t i = 0; i < w->types.count; i++)
-        if (w->types.types[i].name != 0 && w->types.types[i].rhythm.last_ms < old)
+        if (w->types.types[i].name != 0 && w->types.types[i].rhythm.last_ms < old &&
+            w->types.types[i].decision == REEF_DECISION_NONE)
             reef_line_types_remove(&w->types, i);
 }
 
@@ -208,8 +221,15 @@ typedef struct judged {
     uint64_t offset;
     reef_line_tokens tokens;
     reef_type_match match;
-    bool is_event;
+    bool is_event, is_suppressed;
 } judged;
+
+// It is news: an event, unless a person does not want to hear of it.
+static bool is_told(const reef_watch *w, judged *j, const reef_line_type *type) {
+    if (!j->source->judged) return false;
+    *(is_silenced(w, type) ? &j->is_suppressed : &j->is_event) = true;
+    return j->is_event;
+}
 
 static reef_event event_of(const reef_watch *w, const judged *j, reef_news news, double bits) {
     const size_t shown =
@@ -248,10 +268,9 @@ static reef_status judge_word(reef_watch *w, judged *j, reef_error *err) {
     const bool number = is_digit(j->line[j->tokens.tokens[j->match.news].at]);
     if (j->match.bits < (number ? NUMBER_BITS : EVENT_BITS)) return REEF_OK;
     j->source->news_ms = w->now_ms;
-    j->is_event = j->source->judged;
-    if (!j->is_event) return REEF_OK;
-    const reef_token *token = &j->tokens.tokens[j->match.news];
     reef_line_type *type = &w->types.types[j->match.type];
+    if (!is_told(w, j, type)) return REEF_OK;
+    const reef_token *token = &j->tokens.tokens[j->match.news];
     reef_event event = event_of(w, j, REEF_NEWS_WORD, j->match.bits);
     event.new_at = token->at;
     event.new_bytes = token->bytes;
@@ -267,8 +286,7 @@ static reef_status count_rate(
     double bits = 0.0;
     reef_line_type *type = &w->types.types[number];
     bool rises = reef_rhythm_count(&type->rhythm, w->now_ms, &bits);
-    if (!rises || !j->source->judged || bits < EVENT_BITS || j->is_event) return REEF_OK;
-    j->is_event = true;
+    if (!rises || bits < EVENT_BITS || j->is_event || !is_told(w, j, type)) return REEF_OK;
     reef_event event = event_of(w, j, REEF_NEWS_RATE, bits);
     if (token >= 0) {
         event.new_at = j->tokens.tokens[token].at;
@@ -292,16 +310,18 @@ static reef_status judge_rate(reef_watch *w, judged *j, reef_error *err) {
     return status;
 }
 
-// An error that is known, but came seldom: it may be what went wrong the last time.
+// An error that is known, but came seldom: it may be what went wrong the last time. What a person
+// called a fault rings whenever it comes again.
 static reef_status judge_again(reef_watch *w, judged *j, reef_error *err) {
     const reef_watch_source *s = j->source;
     reef_line_type *type = &w->types.types[j->match.type];
-    if (!s->judged || j->is_event || j->tokens.severity < REEF_SEVERITY_ERROR ||
-        w->now_ms - type->rhythm.last_ms < DAY_MS || type->rhythm.days >= AGAIN_DAYS_MAX)
-        return REEF_OK;
-    double bits = reef_log2_down((s->lines + 1.0) / (double)type->lines);
-    if (bits < EVENT_BITS) return REEF_OK;
-    j->is_event = true;
+    const bool is_fault = type->decision == REEF_DECISION_FAULT;
+    const bool is_seldom = j->tokens.severity >= REEF_SEVERITY_ERROR &&
+                           w->now_ms - type->rhythm.last_ms >= DAY_MS &&
+                           type->rhythm.days < AGAIN_DAYS_MAX;
+    if (j->is_event || (!is_fault && !is_seldom)) return REEF_OK;
+    double bits = is_fault ? FAULT_BITS : reef_log2_down((s->lines + 1.0) / (double)type->lines);
+    if (bits < EVENT_BITS || !is_told(w, j, type)) return REEF_OK;
     reef_event event = event_of(w, j, REEF_NEWS_AGAIN, bits);
     return tell(w, &event, type, err);
 }
@@ -340,14 +360,42 @@ reef_status reef_watch_line(reef_watch *w,
         status = judge_type(w, &j, err);
     else if (j.match.news >= 0)
         status = judge_word(w, &j, err);
-    if (status == REEF_OK) status = judge_again(w, &j, err);
+    if (status == REEF_OK && open == NULL) status = judge_again(w, &j, err);
     if (status == REEF_OK) status = judge_rate(w, &j, err);
     if (status != REEF_OK) return status;
     if (open != NULL && !j.is_event && open->incident.number == number_of_open)
         reef_incidents_repeat(open, w->types.types[j.match.type].event, w->now_ms);
     w->counts.lines++;
-    *(j.is_event || open != NULL ? &w->counts.in_events : &w->counts.usual) += 1;
+    *(j.is_event || open != NULL ? &w->counts.in_events
+      : j.is_suppressed          ? &w->counts.suppressed
+                                 : &w->counts.usual) += 1;
     w->counts.learning += !j.source->judged;
+    return REEF_OK;
+}
+
+reef_status reef_watch_decide(reef_watch *w,
+                              uint64_t incident,
+                              reef_decision decision,
+                              uint64_t for_s,
+                              size_t *types,
+                              reef_error *err) {
+    *types = 0;
+    const reef_told_incident *told = reef_incidents_told(&w->incidents, incident);
+    if (decision <= REEF_DECISION_NONE || decision >= REEF_DECISION_COUNT)
+        return reef_fail(err, REEF_ERR_INVALID, "a decision is normal, mute or fault");
+    if (told == NULL)
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
+                         "incident %llu never rang, or is not among the last %d that did",
+                         (unsigned long long)incident, REEF_TOLD_MAX);
+    for (uint32_t i = 0; i < w->types.count; i++) {
+        reef_line_type *type = &w->types.types[i];
+        bool is_one = false;
+        for (uint32_t t = 0; t < told->type_count; t++) is_one |= told->types[t] == type->name;
+        if (type->name == 0 || !is_one) continue;
+        type->decision = decision;
+        type->muted_ms = decision == REEF_DECISION_MUTE ? w->now_ms + (int64_t)for_s * 1000 : 0;
+        ++*types;
+    }
     return REEF_OK;
 }
 
@@ -359,5 +407,7 @@ void reef_watch_read_counts(const reef_watch *watch, reef_watch_counts *out) {
     *out = watch->counts;
     out->incidents = watch->incidents.number;
     out->rung = watch->incidents.rung;
+    for (size_t i = 0; i < REEF_INCIDENTS_OPEN_MAX; i++)
+        out->open += watch->incidents.open[i].incident.rings;
     out->types = watch->types.count;
 }

@@ -2,7 +2,8 @@
 // or reads and checks. Integers are little-endian, numbers the 64 bits of a double.
 //
 //   part 0      clocks, counts, sources, incidents
-//   part 1..    types of lines, TYPES_OF_PART each
+//   part 1      incidents that rang
+//   part 2..    types of lines, TYPES_OF_PART each
 #include "reef_byte_order.h"
 #include "watch_internal.h"
 
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #define TYPES_OF_PART 48u
+#define FIRST_OF_TYPES 2u
 
 typedef struct coder {
     bool writes, bad; // what was read makes no sense, or there is no memory
@@ -181,6 +183,13 @@ static void code_incidents(coder *c, reef_incidents *all) {
     }
 }
 
+static void code_told(coder *c, reef_told_incident *told) {
+    code_u64(c, &told->number);
+    if (c->bad || told->number == 0) return;
+    code_count(c, &told->type_count, REEF_TOLD_TYPES_MAX);
+    for (uint32_t t = 0; t < told->type_count; t++) code_u64(c, &told->types[t]);
+}
+
 static void code_rhythm(coder *c, reef_rhythm *r) {
     code_i64(c, &r->first_ms);
     code_i64(c, &r->last_ms);
@@ -211,7 +220,7 @@ static void code_place(coder *c, reef_place *place) {
 }
 
 static void code_type(coder *c, reef_line_type *t, uint32_t source_count, uint32_t type_count) {
-    uint32_t event_token = (uint32_t)t->event_token;
+    uint32_t event_token = (uint32_t)t->event_token, decision = t->decision;
     code_u64(c, &t->name);
     if (c->bad) return;
     if (t->name == 0) { // free
@@ -230,6 +239,9 @@ static void code_type(coder *c, reef_line_type *t, uint32_t source_count, uint32
     code_u32(c, &event_token);
     t->event_token = (int32_t)event_token;
     code_u32(c, &t->event_word);
+    code_count(c, &decision, REEF_DECISION_COUNT - 1);
+    code_i64(c, &t->muted_ms);
+    t->decision = decision;
     code_u32(c, &t->next);
     if (c->bad) return;
     c->bad = t->sample == NULL || t->source >= source_count ||
@@ -253,6 +265,7 @@ static void code_head(coder *c, reef_watch *w, uint32_t *sources, uint32_t *type
     code_u64(c, &counts->lines);
     code_u64(c, &counts->usual);
     code_u64(c, &counts->in_events);
+    code_u64(c, &counts->suppressed);
     code_u64(c, &counts->learning);
     for (int i = 0; i < REEF_NEWS_COUNT; i++) code_u64(c, &counts->events[i]);
     code_incidents(c, &w->incidents);
@@ -282,6 +295,8 @@ reef_status reef_watch_write(
     code_head(&c, w, &sources, &types);
     for (uint32_t i = 0; i < sources; i++) code_source(&c, &w->sources[i]);
     reef_status status = put_part(&c, part++, put, context, err);
+    for (size_t i = 0; i < REEF_TOLD_MAX; i++) code_told(&c, &w->incidents.told[i]);
+    if (status == REEF_OK) status = put_part(&c, part++, put, context, err);
     for (uint32_t at = 0; status == REEF_OK && at < types; at += TYPES_OF_PART) {
         for (uint32_t i = at; i < min_u32(at + TYPES_OF_PART, types); i++)
             code_type(&c, &w->types.types[i], sources, types);
@@ -317,7 +332,8 @@ static reef_status read_types(
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u types of lines", types);
     t->capacity = t->count = types;
     reef_status status = REEF_OK;
-    for (uint32_t at = 0, part = 1; status == REEF_OK && at < types; at += TYPES_OF_PART, part++) {
+    for (uint32_t at = 0, part = FIRST_OF_TYPES; status == REEF_OK && at < types;
+         at += TYPES_OF_PART, part++) {
         status = get_part(&c, part, get, context, err);
         if (status != REEF_OK) break;
         for (uint32_t i = at; i < min_u32(at + TYPES_OF_PART, types); i++)
@@ -340,5 +356,9 @@ reef_status reef_watch_read(reef_watch *w, reef_watch_get *get, void *context, r
         if (status == REEF_OK) code_source(&c, &w->sources[i]);
     }
     if (status == REEF_OK) status = check_part(&c, 0, err);
+    if (status == REEF_OK) status = get_part(&c, 1, get, context, err);
+    for (size_t i = 0; status == REEF_OK && i < REEF_TOLD_MAX; i++)
+        code_told(&c, &w->incidents.told[i]);
+    if (status == REEF_OK) status = check_part(&c, 1, err);
     return status == REEF_OK ? read_types(w, types, get, context, err) : status;
 }

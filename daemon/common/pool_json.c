@@ -199,6 +199,51 @@ reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err) {
     return status;
 }
 
+static json_t *find_incident(const json_t *incidents, json_int_t number, size_t *at) {
+    // The last ones are asked for.
+    for (size_t i = json_array_size(incidents); i-- > 0;) {
+        json_t *one = json_array_get(incidents, i);
+        if (json_integer_value(json_object_get(one, "incident")) != number) continue;
+        *at = i;
+        return one;
+    }
+    return NULL;
+}
+
+// An event of the timeline without what all events have.
+static void take_incident(json_t *incidents, json_t *event) {
+    size_t at;
+    json_t *known =
+        find_incident(incidents, json_integer_value(json_object_get(event, "incident")), &at);
+    json_t *decision = json_object_get(known, "decision");
+    json_t *one = json_copy(event);
+    (void)json_object_del(one, "event");
+    (void)json_object_del(one, "generation");
+    (void)json_object_del(one, "step");
+    if (decision != NULL) (void)json_object_set(one, "decision", decision);
+    if (known != NULL)
+        (void)json_array_set_new(incidents, at, one);
+    else
+        (void)json_array_append_new(incidents, one);
+}
+
+reef_status reef_incidents_json(reef_txn *txn, json_t *incidents, reef_error *err) {
+    size_t index, at;
+    json_t *event, *events = json_array();
+    reef_status status = reef_timeline_json(txn, events, err);
+    json_array_foreach(events, index, event) {
+        const char *kind = json_string_value(json_object_get(event, "event"));
+        if (kind == NULL || json_is_true(json_object_get(event, "undone"))) continue;
+        if (strcmp(kind, "incident") == 0) take_incident(incidents, event);
+        if (strcmp(kind, "incident_decided") != 0) continue;
+        json_t *one =
+            find_incident(incidents, json_integer_value(json_object_get(event, "incident")), &at);
+        if (one != NULL) (void)json_object_set(one, "decision", json_object_get(event, "decision"));
+    }
+    json_decref(events);
+    return status;
+}
+
 // ---- parts of replies ---------------------------------------------------------------------------
 
 json_t *reef_reply_error(const reef_error *err) {

@@ -120,6 +120,34 @@ static reef_status read_kind_name(reef_request *request, json_t *object, reef_er
     return keep_name(request, "kind", name, err);
 }
 
+static reef_status read_decide(reef_request *request, json_t *object, reef_error *err) {
+    const char *decision = NULL;
+    json_int_t incident = 0, for_s = 0;
+    reef_crew_order *order = &request->order;
+    reef_status status = take(object, err, "{s:I, s:s, s?I}", "incident", &incident, "decision",
+                              &decision, "for_s", &for_s);
+    if (status != REEF_OK) return status;
+    if (incident < 1)
+        return reef_fail(err, REEF_ERR_INVALID, "there is no incident %" JSON_INTEGER_FORMAT,
+                         incident);
+    for (order->decision = REEF_DECISION_NORMAL; order->decision < REEF_DECISION_COUNT;
+         order->decision++)
+        if (strcmp(decision, reef_decision_name(order->decision)) == 0) break;
+    if (order->decision == REEF_DECISION_COUNT)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "decision '%.40s' is none: they are normal, mute and fault", decision);
+    bool mutes = order->decision == REEF_DECISION_MUTE;
+    if (mutes ? for_s < 1 || for_s > REEF_MUTE_S_MAX : for_s != 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "for_s %" JSON_INTEGER_FORMAT
+                         ": mute lasts 1 to %d seconds, and nothing else "
+                         "has a time",
+                         for_s, REEF_MUTE_S_MAX);
+    order->incident = (uint64_t)incident;
+    order->for_s = (uint64_t)for_s;
+    return REEF_OK;
+}
+
 static reef_status read_prune(reef_request *request, json_t *object, reef_error *err) {
     json_int_t keep_last = 0;
     int dry_run = 0;
@@ -182,6 +210,7 @@ static const struct {
     {"freeze", ORDER, REEF_CREW_FREEZE, read_freeze},
     {"thaw", ORDER, REEF_CREW_FREEZE, read_thaw},
     {"kind_name", ORDER, REEF_CREW_KIND_NAME, read_kind_name},
+    {"incident", ORDER, REEF_CREW_DECIDE, read_decide},
     {"prune", ORDER, REEF_CREW_PRUNE, read_prune},
     {"snapshot", ORDER, REEF_CREW_SNAPSHOT, read_snapshot},
     {"snapshot_remove", ORDER, REEF_CREW_SNAPSHOT_REMOVE, read_snapshot_remove},
@@ -258,6 +287,12 @@ static json_t *kind_name_json(const reef_crew_order *asked) {
                      asked->name[0] ? asked->name : NULL, "dry_run", asked->dry_run);
 }
 
+static json_t *decide_json(const reef_request *request) {
+    return json_pack("{s:I, s:s, s:I}", "incident", (json_int_t)request->order.incident, "decision",
+                     reef_decision_name(request->order.decision), "types",
+                     (json_int_t)request->done.types);
+}
+
 static json_t *prune_json(const reef_request *request) {
     const reef_pruning *done = &request->done.pruning;
     return json_pack("{s:I, s:I, s:I, s:b}", "states", (json_int_t)done->states, "visits",
@@ -291,6 +326,8 @@ static json_t *order_json(const reef_request *request) {
         return freeze_json(request);
     case REEF_CREW_KIND_NAME:
         return kind_name_json(&request->order);
+    case REEF_CREW_DECIDE:
+        return decide_json(request);
     case REEF_CREW_PRUNE:
         return prune_json(request);
     default:

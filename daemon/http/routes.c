@@ -432,6 +432,7 @@ static const route ROUTES[] = {
     {"GET", "/v1/kinds", ACCESS_READ, NULL, reef_query_kinds, "visits "},
     {"GET", "/v1/snapshots", ACCESS_READ, NULL, reef_query_snapshots, ""},
     {"GET", "/v1/timeline", ACCESS_READ, NULL, reef_query_timeline, "last "},
+    {"GET", "/v1/incidents", ACCESS_READ, NULL, reef_query_incidents, "last "},
     {"GET", "/v1/series", ACCESS_READ, NULL, reef_query_series, "points from to "},
     {"GET", "/v1/usage", ACCESS_READ, NULL, reef_query_usage, "generation layer since until "},
     {"GET", "/v1/forgetting", ACCESS_READ, NULL, reef_query_forgetting, ""},

@@ -353,24 +353,36 @@ reef_status reef_query_snapshots(reef_query_thread *queries, reef_query *query, 
     return status;
 }
 
-reef_status reef_query_timeline(reef_query_thread *queries, reef_query *query, reef_error *err) {
+// The end of a list of what happened. All of it is read: what is undone, or became of an incident,
+// is known only at the end.
+static reef_status query_last(reef_query_thread *queries,
+                              reef_query *query,
+                              const char *member,
+                              reef_status (*read)(reef_txn *txn, json_t *list, reef_error *err),
+                              reef_error *err) {
     reef_txn *txn = NULL;
     uint64_t last;
     reef_status status = reef_query_count(query, "last", EVENTS_DEFAULT, 1, COUNT_MAX, &last, err);
     if (status != REEF_OK) return status;
     json_t *list = json_array();
     status = begin_query(queries, query, &txn, err);
-    // The whole timeline is read and its end shown: events are small, and undone ones are known
-    // only at the end.
-    if (status == REEF_OK) status = reef_timeline_json(txn, list, err);
+    if (status == REEF_OK) status = read(txn, list, err);
     reef_txn_abort(txn);
     json_t *shown = json_array();
     size_t count = json_array_size(list);
     for (size_t i = count > last ? count - last : 0; i < count; i++)
         json_array_append(shown, json_array_get(list, i));
     json_decref(list);
-    json_object_set_new(query->result, "events", shown);
+    json_object_set_new(query->result, member, shown);
     return status;
+}
+
+reef_status reef_query_timeline(reef_query_thread *queries, reef_query *query, reef_error *err) {
+    return query_last(queries, query, "events", reef_timeline_json, err);
+}
+
+reef_status reef_query_incidents(reef_query_thread *queries, reef_query *query, reef_error *err) {
+    return query_last(queries, query, "incidents", reef_incidents_json, err);
 }
 
 // The series in `points` equal parts of the stream, each the mean over it.

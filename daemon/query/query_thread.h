@@ -126,6 +126,7 @@ reef_status reef_query_kinds(reef_query_thread *queries, reef_query *query, reef
 reef_status reef_query_snapshots(reef_query_thread *queries, reef_query *query, reef_error *err);
 /** Arguments: last. */
 reef_status reef_query_timeline(reef_query_thread *queries, reef_query *query, reef_error *err);
+reef_status reef_query_incidents(reef_query_thread *queries, reef_query *query, reef_error *err);
 /** Arguments: points, from, to. */
 reef_status reef_query_series(reef_query_thread *queries, reef_query *query, reef_error *err);
 

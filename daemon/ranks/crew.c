@@ -340,6 +340,9 @@ static reef_status carry_out(reef_crew *crew,
         return reef_trainer_freeze(trainer, &order->freeze, &out->changed, err);
     case REEF_CREW_KIND_NAME:
         return reef_trainer_kind_name(trainer, order->number, order->name, order->dry_run, err);
+    case REEF_CREW_DECIDE:
+        return reef_trainer_decide(trainer, order->incident, order->decision, order->for_s,
+                                   &out->types, err);
     case REEF_CREW_PRUNE:
         return reef_trainer_prune(trainer, order->number, order->dry_run, &out->pruning, err);
     case REEF_CREW_SNAPSHOT:

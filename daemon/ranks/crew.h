@@ -77,6 +77,7 @@ typedef enum reef_crew_kind {
     REEF_CREW_GROW,
     REEF_CREW_FREEZE,
     REEF_CREW_KIND_NAME,
+    REEF_CREW_DECIDE,
     REEF_CREW_PRUNE,
     REEF_CREW_SNAPSHOT,
     REEF_CREW_SNAPSHOT_REMOVE, // the payload: names
@@ -92,6 +93,8 @@ typedef struct reef_crew_order {
     uint32_t number; // side, kind, how many
     uint64_t pool_max;
     uint64_t payload_bytes;
+    uint64_t incident, for_s;
+    reef_decision decision;
     reef_freeze freeze;
     char seal_dtype[8];
     char name[REEF_NAME_BYTES_MAX * 4];
@@ -104,6 +107,7 @@ typedef struct reef_crew_result {
     size_t taken, steps; // feed
     reef_commit commit;  // commit
     uint64_t changed;    // freeze
+    size_t types;        // decide
     reef_sealing sealing;
     reef_pruning pruning;
     reef_snapshot snapshot;

@@ -362,6 +362,29 @@ static void write_training(FILE *out, const reef_training_view *view) {
     gauge(out, "reef_learning_rate", "Learning rate of dense parameters.", status->learning_rate);
 }
 
+// As committed, like all that a crash takes back. Lines read = usual + in events + suppressed.
+static void write_watch(FILE *out, const reef_training_view *view) {
+    static const char *const NAMES[] = {"usual", "in_events", "suppressed"};
+    const reef_watch_counts *watch = &view->committed.watch;
+    if (!view->committed.watches) return;
+    const double lines[] = {(double)watch->usual, (double)watch->in_events,
+                            (double)watch->suppressed};
+    const char *sorts[REEF_NEWS_COUNT];
+    double events[REEF_NEWS_COUNT];
+    for (reef_news news = 0; news < REEF_NEWS_COUNT; news++) {
+        sorts[news] = reef_news_name(news);
+        events[news] = (double)watch->events[news];
+    }
+    family(out, "reef_watched_lines_total", "counter",
+           "Lines that were judged and are in a commit, by what they were found to be.", "verdict",
+           COUNT(NAMES), NAMES, lines);
+    family(out, "reef_events_total", "counter", "What was new in them, by its sort.", "sort",
+           REEF_NEWS_COUNT, sorts, events);
+    counter(out, "reef_incidents_total", "Incidents that rang.", watch->rung);
+    gauge(out, "reef_incidents_open", "Incidents that ring and have not ended.",
+          (double)watch->open);
+}
+
 char *reef_prometheus_text(reef_status_view *monitor,
                            size_t connections,
                            const uint64_t replies[6],
@@ -380,6 +403,7 @@ char *reef_prometheus_text(reef_status_view *monitor,
     gauge(out, "reef_uptime_seconds", "Since the process started.",
           (double)(uv_hrtime() - monitor->started_ns) / 1e9);
     write_training(out, &view);
+    write_watch(out, &view);
     write_sources(out, monitor);
     write_phases(out, &view.trainer);
     write_experts(out, &view.trainer);

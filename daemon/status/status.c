@@ -143,6 +143,28 @@ static json_t *memory_json(const reef_memory_status *memory) {
     return object;
 }
 
+// Null in a pool that watches no lines.
+static json_t *watch_json(const reef_trainer_status *status) {
+    const reef_watch_counts *watch = &status->watch;
+    if (!status->watches) return json_null();
+    json_t *object = json_object(), *events = json_object();
+#define SET_COUNT(field) json_object_set_new(object, #field, reef_json_count(watch->field))
+    SET_COUNT(lines);
+    SET_COUNT(usual);
+    SET_COUNT(in_events);
+    SET_COUNT(suppressed);
+    SET_COUNT(learning);
+    SET_COUNT(types);
+    SET_COUNT(incidents);
+    SET_COUNT(rung);
+    SET_COUNT(open);
+#undef SET_COUNT
+    for (reef_news news = 0; news < REEF_NEWS_COUNT; news++)
+        json_object_set_new(events, reef_news_name(news), reef_json_count(watch->events[news]));
+    json_object_set_new(object, "events", events);
+    return object;
+}
+
 static json_t *scrub_json(const reef_status_view *monitor) {
     reef_scrubber_view view;
     reef_scrubber_view_read(monitor->scrubber, &view);
@@ -210,6 +232,7 @@ json_t *reef_status_view_status(reef_status_view *monitor) {
                         reef_json_number(view.trainer.last_bits_per_byte));
     json_object_set_new(object, "context_memory", memory_json(&view.trainer.memory));
     json_object_set_new(object, "kind_memory", memory_json(&view.trainer.kind_memory));
+    json_object_set_new(object, "watch", watch_json(&view.trainer));
     json_object_set_new(object, "last_commit", reef_commit_view_json(&view.last));
     json_object_set_new(object, "commit_error",
                         view.failing[0] ? reef_json_text(view.failing) : json_null());

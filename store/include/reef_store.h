@@ -24,7 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REEF_FORMAT_VERSION 6u      // of pools; those of development versions had 1 to 5
+#define REEF_FORMAT_VERSION 7u      // of pools; those of development versions had 1 to 6
 #define REEF_HASH_BYTES 16          // XXH3-128, canonical (big-endian) byte order
 #define REEF_NAME_BYTES_MAX 64      // tensor, snapshot and source names, without the final zero
 #define REEF_BLOCK_BYTES_MAX 131072 // payload of a block of expert rows: at most 128 KiB

@@ -22,6 +22,7 @@
 #include "reef_shard.h"
 #include "reef_snapshot.h"
 #include "reef_usage.h"
+#include "reef_watch.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -271,6 +272,22 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_freeze(reef_trainer *trainer,
                                                          uint64_t *changed,
                                                          reef_error *err);
 /**
+ * A person has decided about an incident, see reef_watch_decide. Commits, and is an event of the
+ * timeline.
+ *
+ * types  written: how many types of lines it is about
+ *
+ * Errors: INVALID the pool watches no lines; NOT_FOUND no such incident; FULL, IO: it stands, and
+ * the next commit writes it.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_decide(reef_trainer *trainer,
+                                                         uint64_t incident,
+                                                         reef_decision decision,
+                                                         uint64_t for_s,
+                                                         size_t *types,
+                                                         reef_error *err);
+
+/**
  * Commit, and keep the state under a name.
  *
  * Errors: those of reef_snapshot_create: INVALID a name that exists already, or is none.
@@ -422,6 +439,8 @@ typedef struct reef_trainer_status {
     reef_memory_status kind_memory; // of `kind`: another one, where that came back
     double seconds_forward, seconds_backward, seconds_router, seconds_experts, seconds_update,
         seconds_commit;
+    bool watches; // lines are judged
+    reef_watch_counts watch;
 } reef_trainer_status;
 REEF_API void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *out);
 /** Commits of all ranks so far; 0 without shards. */

@@ -1,17 +1,13 @@
-// See watching.h. Incidents become events of the timeline:
-//
-// {"incident", "state": "rings" or "ended", "first_ms", "last_ms", "bits", "title", "more",
-//  "events": [{"news", "severity", "source", "offset", "first_ms", "last_ms", "count", "bits",
-//              "line", "new": [at, bytes], "nearest"}]}
+// See watching.h. Incidents that ring become events of the timeline, when they begin to and when they
+// end: {"event": "incident", ...} and the members of reef_watch_json.h.
 #include "watching.h"
 #include "as_of.h"
 #include "events.h"
-#include "reef_json_build.h"
 #include "reef_system.h"
+#include "reef_watch_json.h"
 
+#include <inttypes.h>
 #include <string.h>
-
-#define EVENTS_TOLD 16 // of an incident
 
 static reef_key key_of(uint32_t generation, uint32_t part) {
     reef_key key = reef_state_key(generation, "watch");
@@ -21,51 +17,16 @@ static reef_key key_of(uint32_t generation, uint32_t part) {
 
 // ---- incidents ----------------------------------------------------------------------------------
 
-// Lines are any bytes. JSON has UTF-8 without zeros: other bytes become '?'.
-static json_t *line_json(const char *line) {
-    json_t *text = json_string(line);
-    if (text != NULL) return text;
-    size_t count = strlen(line);
-    char ascii[REEF_WATCH_SHOWN_BYTES_MAX + 1];
-    for (size_t i = 0; i < count; i++) ascii[i] = (uint8_t)line[i] < 0x80 ? line[i] : '?';
-    return json_stringn(ascii, count);
-}
-
-static json_t *event_json(const reef_trainer *trainer, const reef_event *e) {
-    json_t *json =
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:o}", "news", reef_news_name(e->news),
-                  "severity", reef_severity_name(e->severity), "source",
-                  trainer->stream.sources[e->source].name, "offset", (json_int_t)e->offset,
-                  "first_ms", (json_int_t)e->first_ms, "last_ms", (json_int_t)e->last_ms, "count",
-                  (json_int_t)e->count, "bits", e->bits, "line", line_json(e->line));
-    if (e->new_bytes > 0)
-        reef_json_set(&json, "new",
-                      json_pack("[I, I]", (json_int_t)e->new_at, (json_int_t)e->new_bytes));
-    if (e->nearest != NULL) reef_json_set(&json, "nearest", line_json(e->nearest));
-    return json;
-}
-
-// The rarest event is the first.
-static json_t *incident_json(const reef_trainer *trainer, const reef_incident *i) {
-    json_t *events = json_array();
-    reef_json_append(&events, event_json(trainer, &i->events[i->rarest]));
-    size_t told = 1;
-    for (size_t e = 0; e < i->event_count && told < EVENTS_TOLD; e++) {
-        if (e == i->rarest) continue;
-        reef_json_append(&events, event_json(trainer, &i->events[e]));
-        told++;
-    }
-    return json_pack("{s:I, s:s, s:I, s:I, s:f, s:I, s:o}", "incident", (json_int_t)i->number,
-                     "state", i->is_open ? "rings" : "ended", "first_ms", (json_int_t)i->first_ms,
-                     "last_ms", (json_int_t)i->last_ms, "bits", i->bits, "more",
-                     (json_int_t)(i->event_count - told + i->more), "events", events);
+static const char *source_name(const void *context, uint32_t source) {
+    const reef_trainer *trainer = context;
+    return trainer->stream.sources[source].name;
 }
 
 // What went wrong is told by the call during which it was heard.
 static void on_incident(void *context, const reef_incident *incident) {
     reef_trainer *trainer = context;
     if (!incident->rings || incident->event_count == 0) return;
-    json_t *json = incident_json(trainer, incident);
+    json_t *json = reef_incident_json(incident, source_name, trainer);
     char *text = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
     json_decref(json);
     reef_error *err = &trainer->watching.failed;
@@ -160,4 +121,27 @@ reef_status reef_watching_delete(const reef_trainer *trainer,
         status = reef_record_delete(txn, &key, err);
     }
     return status;
+}
+
+// ---- what a person says -------------------------------------------------------------------------
+
+reef_status reef_trainer_decide(reef_trainer *trainer,
+                                uint64_t incident,
+                                reef_decision decision,
+                                uint64_t for_s,
+                                size_t *types,
+                                reef_error *err) {
+    *types = 0;
+    if (trainer->watching.watch == NULL)
+        return reef_fail(
+            err, REEF_ERR_INVALID,
+            "this pool watches no lines: reef init POOL --watch true makes one that does");
+    reef_status status =
+        reef_watch_decide(trainer->watching.watch, incident, decision, for_s, types, err);
+    if (status == REEF_OK)
+        status =
+            reef_state_event(trainer, err, "incident_decided",
+                             "\"incident\": %" PRIu64 ", \"decision\": \"%s\", \"for_s\": %" PRIu64,
+                             incident, reef_decision_name(decision), for_s);
+    return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
 }

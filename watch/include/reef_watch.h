@@ -28,6 +28,7 @@
 #define REEF_WATCH_TYPES_MAX 8192       // of all sources; those that came last are kept
 #define REEF_WATCH_LINE_BYTES_MAX 2048u // of a line that is looked at
 #define REEF_WATCH_EVENTS_MAX 64        // of an incident; more are only counted
+#define REEF_MUTE_S_MAX 31536000        // a year
 #define REEF_WATCH_SHOWN_BYTES_MAX 512u // of a line that is kept to be shown
 
 typedef struct reef_watch reef_watch;
@@ -58,6 +59,15 @@ typedef enum reef_severity {
     REEF_SEVERITY_CRITICAL
 } reef_severity;
 
+/** What a person said of a type of line. */
+typedef enum reef_decision {
+    REEF_DECISION_NONE,
+    REEF_DECISION_NORMAL, // never an event again, and never forgotten
+    REEF_DECISION_MUTE,   // no event until a time
+    REEF_DECISION_FAULT,  // rings each time it comes, however often it came
+    REEF_DECISION_COUNT
+} reef_decision;
+
 typedef struct reef_event {
     reef_news news;
     reef_severity severity;
@@ -83,10 +93,10 @@ typedef struct reef_incident {
 } reef_incident;
 
 typedef struct reef_watch_counts {
-    uint64_t lines, usual, in_events; // lines = usual + in_events
-    uint64_t learning;                // of the usual ones: of sources that are not judged yet
+    uint64_t lines, usual, in_events, suppressed; // lines = usual + in_events + suppressed
+    uint64_t learning; // of the usual ones: of sources that are not judged yet
     uint64_t events[REEF_NEWS_COUNT];
-    uint64_t incidents, rung;
+    uint64_t incidents, rung, open; // open: that ring and have not ended
     size_t types;
 } reef_watch_counts;
 
@@ -168,6 +178,24 @@ REEF_MUST_CHECK reef_status reef_watch_read(reef_watch *watch,
                                             reef_watch_get *get,
                                             void *context,
                                             reef_error *err);
+
+/**
+ * A person has decided about the types of lines of an incident: one of the last 256 that rang. A
+ * decision replaces those before it.
+ *
+ * for_s  of MUTE: for so long from the present on, by the times of lines
+ * types  written: how many types of lines it is about
+ *
+ * Errors: NOT_FOUND no such incident is known any more; INVALID no such decision.
+ */
+REEF_MUST_CHECK reef_status reef_watch_decide(reef_watch *watch,
+                                              uint64_t incident,
+                                              reef_decision decision,
+                                              uint64_t for_s,
+                                              size_t *types,
+                                              reef_error *err);
+
+const char *reef_decision_name(reef_decision decision);
 
 void reef_watch_read_counts(const reef_watch *watch, reef_watch_counts *out);
 

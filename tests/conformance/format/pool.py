@@ -11,7 +11,7 @@ import struct
 import lmdb
 import xxhash
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 NAMES = (
     "meta tensors experts moments flags usage generations snapshots journal timeline series sums memory visits text blocks"
 ).split()

@@ -139,8 +139,8 @@ FIXTURE_TEST(a_truncated_pool_is_refused_by_every_command) {
 
 FIXTURE_TEST(a_pool_of_another_version_is_refused_by_every_command) {
     train_pool(w);
-    put_format(w->pool, 7, true);
-    every_command_refuses(w, 65, "has format 7, this program reads format 6");
+    put_format(w->pool, 8, true);
+    every_command_refuses(w, 65, "has format 8, this program reads format 7");
 }
 
 // Bytes are changed all over the file, in pages of LMDB's trees as well, which LMDB trusts: `reef

@@ -350,11 +350,11 @@ NO_POOL_TEST(a_pool_of_the_name_of_what_is_left_stays) {
 NO_POOL_TEST(another_format_is_refused_with_both_numbers) {
     reef_store_close(pool_open(f->path, true, true));
     put_format(f->path, 0, true);
-    must_not_open(f->path, &reading, REEF_ERR_VERSION, "has format 0, this program reads format 6");
-    put_format(f->path, 7, true);
-    must_not_open(f->path, &reading, REEF_ERR_VERSION, "has format 7, this program reads format 6");
+    must_not_open(f->path, &reading, REEF_ERR_VERSION, "has format 0, this program reads format 7");
+    put_format(f->path, 8, true);
+    must_not_open(f->path, &reading, REEF_ERR_VERSION, "has format 8, this program reads format 7");
     must_not_open(f->path, &writing, REEF_ERR_VERSION, f->path);
-    put_format(f->path, 8, false);
+    put_format(f->path, 9, false);
     must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "meta (name format)");
     put_format(f->path, REEF_FORMAT_VERSION, true);
     reef_store *store = pool_open(f->path, false, true);

@@ -2,9 +2,11 @@
 #include "cli.h"
 #include "cli_progress.h"
 #include "commands.h"
+#include "incident_view.h"
 #include "reef_system.h"
-#include "reef_watch.h"
+#include "reef_watch_json.h"
 #include "replay_files.h"
+#include "time_span.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -50,30 +52,6 @@ typedef struct watching {
 
 // ---- options ------------------------------------------------------------------------------------
 
-// "90s", "10m", "1h", "30d"
-static reef_status read_span(const reef_cli_call *cli,
-                             const char *name,
-                             uint32_t *out,
-                             reef_error *err) {
-    static const struct {
-        char unit;
-        uint32_t seconds;
-    } UNITS[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
-    const char *text = reef_cli_text(cli, name);
-    if (text == NULL) return REEF_OK;
-    char *end;
-    errno = 0;
-    unsigned long value = strtoul(text, &end, 10);
-    for (size_t i = 0; i < sizeof(UNITS) / sizeof(*UNITS); i++)
-        if (end != text && *end == UNITS[i].unit && end[1] == '\0' && errno == 0 && *text != '-' &&
-            value > 0 && value <= 315360000u / UNITS[i].seconds) {
-            *out = (uint32_t)value * UNITS[i].seconds;
-            return REEF_OK;
-        }
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "--%s %s: expected a time above 0 such as 60s, 5m, 1h or 30d", name, text);
-}
-
 static reef_status read_budget(const reef_cli_call *cli, double *out, reef_error *err) {
     const char *text = reef_cli_text(cli, "budget");
     if (text == NULL) return REEF_OK;
@@ -96,9 +74,10 @@ static reef_status read_options(const reef_cli_call *cli,
         return reef_fail(err, REEF_ERR_INVALID,
                          "reef watch judges past logs so far: --replay PATH...");
     reef_status status = read_budget(cli, &out->budget, err);
-    if (status == REEF_OK) status = read_span(cli, "gap", &out->gap_s, err);
-    if (status == REEF_OK) status = read_span(cli, "learn-until-quiet", &out->quiet_s, err);
-    if (status == REEF_OK) status = read_span(cli, "forget-after", &forget_s, err);
+    if (status == REEF_OK) status = reef_time_span_read(cli, "gap", &out->gap_s, err);
+    if (status == REEF_OK)
+        status = reef_time_span_read(cli, "learn-until-quiet", &out->quiet_s, err);
+    if (status == REEF_OK) status = reef_time_span_read(cli, "forget-after", &forget_s, err);
     if (status == REEF_OK && forget_s > 0 && forget_s < 86400)
         return reef_fail(err, REEF_ERR_INVALID, "--forget-after %s: at least 1d",
                          reef_cli_text(cli, "forget-after"));
@@ -112,101 +91,25 @@ static reef_status read_options(const reef_cli_call *cli,
 
 // ---- an incident --------------------------------------------------------------------------------
 
-static json_t *printable(const char *text) {
-    char *clean = reef_cli_printable((const uint8_t *)text, strlen(text), false);
-    json_t *json = json_string(clean);
-    free(clean);
-    return json;
-}
-
-static json_t *event_json(const watching *w, const reef_event *e) {
-    json_t *json =
-        json_pack("{s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:f, s:o}", "sort", reef_news_name(e->news),
-                  "severity", reef_severity_name(e->severity), "source",
-                  reef_replay_source_name(w->replay, e->source), "first_time",
-                  json_real((double)e->first_ms / 1000.0), "offset", (json_int_t)e->offset, "count",
-                  (json_int_t)e->count, "type", (json_int_t)(e->type >> 1), "bits", e->bits,
-                  "first_line", printable(e->line));
-    json_object_set_new(json, "last_time", json_real((double)e->last_ms / 1000.0));
-    if (e->new_bytes > 0)
-        json_object_set_new(json, "new",
-                            json_pack("[I, I]", (json_int_t)e->new_at, (json_int_t)e->new_bytes));
-    if (e->nearest != NULL) json_object_set_new(json, "nearest", printable(e->nearest));
-    return json;
-}
-
-static void print_json(const watching *w, const reef_incident *incident) {
-    json_t *events = json_array();
-    for (size_t i = 0; i < incident->event_count; i++)
-        json_array_append_new(events, event_json(w, &incident->events[i]));
-    json_t *json =
-        json_pack("{s:s, s:I, s:f, s:f, s:f, s:b, s:o, s:o, s:I}", "event", "incident", "incident",
-                  (json_int_t)incident->number, "first_time", (double)incident->first_ms / 1000.0,
-                  "last_time", (double)incident->last_ms / 1000.0, "bits", incident->bits, "rings",
-                  (int)incident->rings, "title", printable(incident->events[incident->rarest].line),
-                  "events", events, "more_events", (json_int_t)incident->more);
-    json_dumpf(json, stdout, JSON_COMPACT);
-    putchar('\n');
-    json_decref(json);
-}
-
-#define COLUMNS 80
-#define MARGIN 15
 #define EVENTS_SHOWN 4
-#define BEFORE_WORD 20 // columns of the text before what is new in it, where all has no room
 
-static const char *what_of(reef_news news) {
-    static const char *const WORDS[REEF_NEWS_COUNT] = {"new", "word", "many", "gone", "again"};
-    return WORDS[news];
-}
-
-// The text of an event's line, from where what is new in it can be seen.
-static void print_event(const reef_event *e) {
-    const size_t count = strlen(e->line);
-    size_t at = reef_line_text_at((const uint8_t *)e->line, count);
-    bool moved = e->new_at + e->new_bytes > at + COLUMNS - MARGIN;
-    if (moved) at = e->new_at - BEFORE_WORD;
-    char *clean = reef_cli_printable((const uint8_t *)e->line + at, count - at, false);
-    char *cut = reef_cli_cut(clean, COLUMNS - MARGIN - (moved ? 1 : 0));
-    printf("  %-5s %5s  %s%s\n", what_of(e->news),
-           e->news == REEF_NEWS_SILENCE ? "" : CLI_COUNT(e->count), moved ? "\u2026" : "", cut);
-    if (e->new_bytes > 0 && e->new_at >= at && !moved) {
-        printf("%*s", (int)(MARGIN - 1 + e->new_at - at), "");
-        for (size_t i = 0; i < e->new_bytes && i < COLUMNS - MARGIN; i++) putchar('^');
-        putchar('\n');
-    } else if (e->new_bytes > 0) {
-        printf("%*s%.*s is new there\n", MARGIN - 1, "", (int)e->new_bytes, e->line + e->new_at);
-    }
-    free(cut);
-    free(clean);
-}
-
-static void print_text(const watching *w, const reef_incident *incident) {
-    const reef_event *named = &incident->events[incident->rarest];
-    const double seconds = (double)(incident->last_ms - incident->first_ms) / 1000.0;
-    printf("%s%.16s%s  %s", w->colours ? "\033[1m" : "", CLI_TIME((uint64_t)incident->first_ms),
-           w->colours ? "\033[0m" : "", reef_replay_source_name(w->replay, named->source));
-    if (seconds >= 1.0) printf(", for %s", CLI_DURATION(seconds));
-    printf("%s\n", incident->rings ? "" : " (does not ring)");
-    print_event(named);
-    size_t shown = 1;
-    for (size_t i = 0; i < incident->event_count && shown < EVENTS_SHOWN; i++) {
-        if (i == incident->rarest) continue;
-        print_event(&incident->events[i]);
-        shown++;
-    }
-    uint64_t more = incident->event_count - shown + incident->more;
-    if (more > 0) printf("  and %s more\n", CLI_COUNT(more));
-    printf("\n");
+static const char *source_name(const void *context, uint32_t source) {
+    const watching *w = context;
+    return reef_replay_source_name(w->replay, source);
 }
 
 static void on_incident(void *context, const reef_incident *incident) {
     watching *w = context;
-    if (incident->is_open || (!incident->rings && !w->all) || incident->event_count == 0) return;
-    if (w->cli->json)
-        print_json(w, incident);
-    else
-        print_text(w, incident);
+    if (incident->is_open || (!incident->rings && !w->all)) return;
+    json_t *json = reef_incident_json(incident, source_name, w);
+    if (w->cli->json) {
+        json_object_set_new(json, "event", json_string("incident"));
+        json_dumpf(json, stdout, JSON_COMPACT);
+        putchar('\n');
+    } else {
+        reef_incident_print(json, EVENTS_SHOWN, w->colours);
+    }
+    json_decref(json);
 }
 
 // ---- the end ------------------------------------------------------------------------------------

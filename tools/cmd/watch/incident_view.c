@@ -1,0 +1,73 @@
+// See incident_view.h.
+//
+//   2026-11-16 18:49  shop.log, for 2 min  #7
+//     word      1  INFO  [replica-monitor] ReplicaMonitor - replica db-2 in doubt, lag 7 ms
+//                                                                           ^^^^^
+#include "incident_view.h"
+
+#include "cli.h"
+#include "reef_watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMNS 80
+#define MARGIN 15
+#define BEFORE_WORD 20 // columns of the text before what is new in it, where all has no room
+
+static const char *word_of(const char *sort) {
+    static const char *const WORDS[][2] = {{"type", "new"},
+                                           {"word", "word"},
+                                           {"rate", "many"},
+                                           {"silence", "gone"},
+                                           {"again", "again"}};
+    for (size_t i = 0; i < sizeof(WORDS) / sizeof(*WORDS); i++)
+        if (strcmp(sort, WORDS[i][0]) == 0) return WORDS[i][1];
+    return "";
+}
+
+// Its text from behind the time, or from where what is new in it can be seen.
+static void print_event(const json_t *event) {
+    const char *sort = reef_cli_text_of(event, "sort"),
+               *line = reef_cli_text_of(event, "first_line");
+    const json_t *new = json_object_get(event, "new");
+    const size_t count = strlen(line), new_at = (size_t)json_integer_value(json_array_get(new, 0)),
+                 new_bytes = (size_t)json_integer_value(json_array_get(new, 1));
+    size_t at = reef_line_text_at((const uint8_t *)line, count);
+    bool has_new = new_bytes > 0 && new_at >= at && new_at + new_bytes <= count;
+    bool moved = has_new && new_at + new_bytes > at + COLUMNS - MARGIN;
+    if (moved) at = new_at - BEFORE_WORD;
+    char *clean = reef_cli_printable((const uint8_t *)line + at, count - at, false);
+    char *cut = reef_cli_cut(clean, COLUMNS - MARGIN - (moved ? 1 : 0));
+    printf("  %-5s %5s  %s%s\n", word_of(sort),
+           strcmp(sort, "silence") == 0 ? "" : CLI_COUNT(reef_cli_count_of(event, "count")),
+           moved ? "\u2026" : "", cut);
+    if (has_new) {
+        printf("%*s", (int)(MARGIN - 1 + (moved ? 1 : 0) + new_at - at), "");
+        for (size_t i = 0; i < new_bytes && new_at - at + i < COLUMNS - MARGIN; i++) putchar('^');
+        putchar('\n');
+    }
+    free(cut);
+    free(clean);
+}
+
+void reef_incident_print(const json_t *incident, size_t events, bool colours) {
+    const json_t *list = json_object_get(incident, "events");
+    const double first = reef_cli_real_of(incident, "first_time");
+    const double seconds = reef_cli_real_of(incident, "last_time") - first;
+    const char *decision = reef_cli_text_of(incident, "decision");
+    printf("%s%.16s%s  %s", colours ? "\033[1m" : "", CLI_TIME((uint64_t)(first * 1000.0)),
+           colours ? "\033[0m" : "", reef_cli_text_of(json_array_get(list, 0), "source"));
+    if (seconds >= 1.0) printf(", for %s", CLI_DURATION(seconds));
+    printf("  #%s", CLI_COUNT(reef_cli_count_of(incident, "incident")));
+    if (!json_is_true(json_object_get(incident, "rings"))) printf(" (does not ring)");
+    if (strcmp(reef_cli_text_of(incident, "state"), "open") == 0) printf(" open");
+    if (decision[0] != '\0') printf(" %s", decision);
+    printf("\n");
+    size_t shown = 0;
+    for (; shown < json_array_size(list) && shown < events; shown++)
+        print_event(json_array_get(list, shown));
+    uint64_t more = json_array_size(list) - shown + reef_cli_count_of(incident, "more_events");
+    if (more > 0) printf("  and %s more\n", CLI_COUNT(more));
+    printf("\n");
+}
