@@ -30,16 +30,43 @@ LOOKED_AT = 100  # lines that choose the form
 SHARE = 0.9  # of them that must have it
 
 
-def days(lines):
-    """Days from the first to the last line that has a time; None where most have none that is known."""
+def known_times(lines):
+    """Seconds of each line, None of one that has no time; None where most lines have none that is known."""
     for pattern, seconds, daily in FORMS:
         some = lines[:LOOKED_AT]
         if not some or sum(bool(pattern.search(line)) for line in some) < SHARE * len(some):
             continue
-        times = [seconds(found.groups()) for found in map(pattern.search, lines) if found]
-        if not daily:
-            return max(0.0, times[-1] - times[0]) / DAY
-        # A clock that goes back by half a day or more has passed midnight.
-        nights = sum(a - b > DAY / 2 for a, b in zip(times, times[1:]))
-        return (times[-1] - times[0]) / DAY + nights
+        times = [found and seconds(found.groups()) for found in map(pattern.search, lines)]
+        return with_nights(times) if daily else times
     return None
+
+
+def with_nights(times):
+    """A clock that goes back by half a day or more has passed midnight."""
+    before, nights, found = None, 0, []
+    for time in times:
+        if time is not None:
+            nights += before is not None and before - time > DAY / 2
+            before = time
+        found.append(None if time is None else time + nights * DAY)
+    return found
+
+
+def days(lines):
+    """Days from the first to the last line that has a time; None where most have none that is known."""
+    times = [time for time in known_times(lines) or [] if time is not None]
+    return max(0.0, times[-1] - times[0]) / DAY if times else None
+
+
+def line_times(lines):
+    """Seconds of each line, which never go back: a line that is late, or has no time, is of the present one's. None
+    where most lines have no time that is known."""
+    times = known_times(lines)
+    if times is None:
+        return None
+    now = next(time for time in times if time is not None)
+    found = []
+    for time in times:
+        now = now if time is None else max(now, time)
+        found.append(now)
+    return found
