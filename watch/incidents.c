@@ -81,7 +81,7 @@ static bool is_near(const reef_incidents *all, const reef_open_incident *open, i
 }
 
 static bool goes_on(const reef_open_incident *open, int64_t time_ms) {
-    return open->source != UINT32_MAX && time_ms - open->news_ms <= NEWS_GO_ON_MS;
+    return open->source != UINT32_MAX && time_ms - open->incident.first_ms <= NEWS_GO_ON_MS;
 }
 
 void reef_incidents_advance(reef_incidents *all, int64_t time_ms) {

@@ -11,6 +11,8 @@
 #define DIFFERENT_SHARE 4 // of the words of a line one in so many may be none of its type, and
 #define DIFFERENT_MIN 1   // at least so many; not all
 #define SAMPLE_BYTES_MAX 200
+#define VARIANT_LINES_MIN 100 // that a type has before its numbers are told apart
+#define VARIANTS_MAX (REEF_WATCH_TYPES_MAX / 4)
 #define COMPARED_MAX 512 // types of one length; of those the latest
 
 reef_status reef_line_types_init(reef_line_types *t, reef_error *err) {
@@ -171,22 +173,26 @@ static void unlink_type(reef_line_types *t, uint32_t type) {
 
 void reef_line_types_remove(reef_line_types *t, uint32_t type) {
     unlink_type(t, type);
+    t->variant_count -= t->types[type].is_variant;
     release_type(&t->types[type]);
     t->types[type] = (reef_line_type){.next = UINT32_MAX};
     t->epoch++;
 }
 
-static uint32_t least_recent(const reef_line_types *t) {
-    uint32_t least = 0;
-    for (uint32_t i = 1; i < t->count; i++)
-        if (t->types[i].rhythm.last_ms < t->types[least].rhythm.last_ms) least = i;
+static uint32_t least_recent(const reef_line_types *t, uint32_t but) {
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < t->count; i++) {
+        if (i == but) continue;
+        if (least == UINT32_MAX || t->types[i].rhythm.last_ms < t->types[least].rhythm.last_ms)
+            least = i;
+    }
     return least;
 }
 
-// A free one.
-static reef_status reserve(reef_line_types *t, uint32_t *out, reef_error *err) {
+// A free one, which is not `but`.
+static reef_status reserve(reef_line_types *t, uint32_t but, uint32_t *out, reef_error *err) {
     if (t->count == REEF_WATCH_TYPES_MAX) {
-        *out = least_recent(t);
+        *out = least_recent(t, but);
         if (t->types[*out].name != 0) reef_line_types_remove(t, *out);
         return REEF_OK;
     }
@@ -212,7 +218,7 @@ reef_status reef_line_types_add(reef_line_types *t,
     reef_place *places = calloc(tokens->count > 0 ? tokens->count : 1, sizeof(*places));
     char *sample = reef_line_copy(line, count < SAMPLE_BYTES_MAX ? count : SAMPLE_BYTES_MAX);
     reef_status status = places != NULL && sample != NULL
-                             ? reserve(t, out, err)
+                             ? reserve(t, UINT32_MAX, out, err)
                              : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a type of lines");
     if (status != REEF_OK) {
         free(places);
@@ -244,8 +250,10 @@ void reef_line_types_linked(reef_line_types *t) {
     memset(t->heads, 0xff, HEADS * sizeof(*t->heads));
     for (uint32_t i = 0; i < t->count; i++)
         if (t->types[i].next != UINT32_MAX) is_next[t->types[i].next] = true;
+    t->variant_count = 0;
     for (uint32_t i = 0; i < t->count; i++) {
         const reef_line_type *type = &t->types[i];
+        t->variant_count += type->is_variant;
         if (type->name != 0 && !type->is_variant && !is_next[i])
             *head_of(t, type->source, type->place_count) = i;
     }
@@ -264,22 +272,29 @@ reef_status reef_line_types_variant(reef_line_types *t,
         *out = t->answers[slot];
         return REEF_OK;
     }
+    *out = UINT32_MAX;
+    if (t->types[type].lines < VARIANT_LINES_MIN) return REEF_OK;
     // Rarely: two that share a slot.
     for (*out = 0; *out < t->count; ++*out)
         if (t->types[*out].is_variant && t->types[*out].name == name) break;
     reef_status status = REEF_OK;
+    if (*out == t->count && t->variant_count == VARIANTS_MAX) {
+        *out = UINT32_MAX;
+        return REEF_OK;
+    }
     if (*out == t->count) {
         const uint32_t source = t->types[type].source;
         char *sample =
             reef_line_copy((const uint8_t *)t->types[type].sample, strlen(t->types[type].sample));
         status = sample != NULL
-                     ? reserve(t, out, err)
+                     ? reserve(t, type, out, err)
                      : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a type of lines");
         if (status != REEF_OK) {
             free(sample);
             return status;
         }
         if (*out == t->count) t->count++;
+        t->variant_count++;
         t->types[*out] = (reef_line_type){.name = name,
                                           .is_variant = true,
                                           .source = source,

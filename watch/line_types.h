@@ -40,7 +40,7 @@ typedef struct reef_line_type {
 
 typedef struct reef_line_types {
     reef_line_type *types; // owned; (capacity)
-    uint32_t count, capacity;
+    uint32_t count, capacity, variant_count;
     uint32_t *heads;   // owned; by source and length
     uint64_t *cached;  // owned; of lines whose type was found: hashes, of this epoch
     uint32_t *answers; // owned; their types
@@ -65,7 +65,7 @@ void reef_line_types_find(reef_line_types *types,
 
 /**
  * The lines of a type that have this number at a place, such as a status: they have a rhythm of
- * their own.
+ * their own. UINT32_MAX: the type has few lines yet, or there are too many of them.
  *
  * Errors: as below.
  */

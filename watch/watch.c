@@ -16,6 +16,7 @@
 #define MINUTE_MS INT64_C(60000)
 #define HOUR_MS INT64_C(3600000)
 #define DOUBTED_LINES 3
+#define RECENT_LINES 1024.0
 #define TIMELESS_LINES 10000 // after so many a source without times is judged
 #define SOURCE_LINES_MIN 200 // that a source has before it is judged
 #define DAILY 0.9            // what news of a source counts for a day later
@@ -196,6 +197,7 @@ static void count_line(const reef_watch *w, reef_watch_source *s, reef_severity 
     }
     s->day = w->now_ms / DAY_MS;
     s->lines += 1.0;
+    s->recent_news *= 1.0 - 1.0 / RECENT_LINES;
     s->severe[severity] += 1.0;
     s->read++;
     int64_t quiet = (int64_t)w->options.quiet_s * 1000;
@@ -246,11 +248,14 @@ static reef_event event_of(const reef_watch *w, const judged *j, reef_news news,
 
 static reef_status judge_type(reef_watch *w, judged *j, reef_error *err) {
     reef_watch_source *s = j->source;
-    const double bits = reef_log2_down((s->lines + 1.0) / (s->news + 0.5));
+    // By what the source did of late, and by its last lines: a log that was begun says little new.
+    const double bits = fmax(reef_log2_down((s->lines + 1.0) / (s->news + 0.5)),
+                             reef_log2_down((RECENT_LINES + 1.0) / (s->recent_news + 0.5)));
     const char *near =
         j->match.nearest == UINT32_MAX ? NULL : w->types.types[j->match.nearest].sample;
     char *nearest = near == NULL ? NULL : reef_line_copy((const uint8_t *)near, strlen(near));
     s->news += 1.0;
+    s->recent_news += 1.0;
     s->news_ms = w->now_ms;
     reef_status status = reef_line_types_add(&w->types, j->number, &j->tokens, j->line, j->count,
                                              &j->match.type, err);
@@ -305,7 +310,8 @@ static reef_status judge_rate(reef_watch *w, judged *j, reef_error *err) {
             !is_digit(j->line[token->at]) || w->types.types[type].places[i].is_open)
             continue;
         status = reef_line_types_variant(&w->types, type, i, token->hash, &variant, err);
-        if (status == REEF_OK) status = count_rate(w, j, variant, (int)i, err);
+        if (status == REEF_OK && variant != UINT32_MAX)
+            status = count_rate(w, j, variant, (int)i, err);
     }
     return status;
 }
@@ -316,7 +322,7 @@ static reef_status judge_again(reef_watch *w, judged *j, reef_error *err) {
     const reef_watch_source *s = j->source;
     reef_line_type *type = &w->types.types[j->match.type];
     const bool is_fault = type->decision == REEF_DECISION_FAULT;
-    const bool is_seldom = j->tokens.severity >= REEF_SEVERITY_ERROR &&
+    const bool is_seldom = j->tokens.severity >= REEF_SEVERITY_ERROR && type->rhythm.first_ms > 0 &&
                            w->now_ms - type->rhythm.last_ms >= DAY_MS &&
                            type->rhythm.days < AGAIN_DAYS_MAX;
     if (j->is_event || (!is_fault && !is_seldom)) return REEF_OK;

@@ -6,7 +6,7 @@
 #include "line_types.h"
 
 typedef struct reef_watch_source {
-    double lines, news; // of late
+    double lines, news, recent_news; // of late; of the last lines
     double severe[REEF_SEVERITY_CRITICAL + 1];
     int64_t day, first_ms, news_ms;
     uint64_t read;

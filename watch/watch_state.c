@@ -109,6 +109,7 @@ static void code_text(coder *c, char **text) {
 static void code_source(coder *c, reef_watch_source *s) {
     code_real(c, &s->lines);
     code_real(c, &s->news);
+    code_real(c, &s->recent_news);
     for (int i = 0; i <= REEF_SEVERITY_CRITICAL; i++) code_real(c, &s->severe[i]);
     code_i64(c, &s->day);
     code_i64(c, &s->first_ms);
