@@ -176,17 +176,17 @@ void reef_line_types_remove(reef_line_types *t, uint32_t type) {
     t->epoch++;
 }
 
-static uint32_t least_recent(const reef_line_types *t) {
-    uint32_t least = 0;
-    for (uint32_t i = 1; i < t->count; i++)
-        if (t->types[i].rhythm.last_ms < t->types[least].rhythm.last_ms) least = i;
+static uint32_t least_recent(const reef_line_types *t, uint32_t kept) {
+    uint32_t least = kept == 0 ? 1 : 0;
+    for (uint32_t i = least + 1; i < t->count; i++)
+        if (i != kept && t->types[i].rhythm.last_ms < t->types[least].rhythm.last_ms) least = i;
     return least;
 }
 
-// A free one.
-static reef_status reserve(reef_line_types *t, uint32_t *out, reef_error *err) {
+// A free one; `kept` does not go for it.
+static reef_status reserve(reef_line_types *t, uint32_t kept, uint32_t *out, reef_error *err) {
     if (t->count == REEF_WATCH_TYPES_MAX) {
-        *out = least_recent(t);
+        *out = least_recent(t, kept);
         if (t->types[*out].name != 0) reef_line_types_remove(t, *out);
         return REEF_OK;
     }
@@ -212,7 +212,7 @@ reef_status reef_line_types_add(reef_line_types *t,
     reef_place *places = calloc(tokens->count > 0 ? tokens->count : 1, sizeof(*places));
     char *sample = reef_line_copy(line, count < SAMPLE_BYTES_MAX ? count : SAMPLE_BYTES_MAX);
     reef_status status = places != NULL && sample != NULL
-                             ? reserve(t, out, err)
+                             ? reserve(t, UINT32_MAX, out, err)
                              : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a type of lines");
     if (status != REEF_OK) {
         free(places);
@@ -273,7 +273,7 @@ reef_status reef_line_types_variant(reef_line_types *t,
         char *sample =
             reef_line_copy((const uint8_t *)t->types[type].sample, strlen(t->types[type].sample));
         status = sample != NULL
-                     ? reserve(t, out, err)
+                     ? reserve(t, type, out, err)
                      : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a type of lines");
         if (status != REEF_OK) {
             free(sample);
