@@ -1,6 +1,6 @@
 // See type_rhythm.h. What is far more than ever is not entered as such, so that it is seen again the
-// next day: a window counts for at most what would not have been seen. Before a rate is judged, windows
-// count as they are.
+// next day: a window or a gap counts for at most what would not have been seen. Before a rate is
+// judged, windows count as they are.
 #include "type_rhythm.h"
 #include "rare_bits.h"
 
@@ -28,6 +28,11 @@ static uint32_t most_of(const uint32_t *days) {
 
 static double too_many(const reef_rhythm *r, int w) {
     return RATE_TIMES * most_of(r->most[w]) + RATE_MORE;
+}
+
+// A longer gap is a silence.
+static double gap_most(const reef_rhythm *r) {
+    return GAP_TIMES * most_of(r->gap_s) + GAP_MORE_S;
 }
 
 static int at_day(const reef_rhythm *r) {
@@ -91,8 +96,8 @@ bool reef_rhythm_count(reef_rhythm *r, int64_t time_ms, double *bits) {
     if (is_high) r->is_rising = true;
     begin_day(r, time_ms / DAY_MS);
     int day = at_day(r);
-    uint32_t gap = (uint32_t)((time_ms - r->last_ms) / 1000);
-    if (!r->is_silent && gap > r->gap_s[day]) r->gap_s[day] = gap;
+    double gap = fmin((double)(time_ms - r->last_ms) / 1000.0, r->is_silent ? gap_most(r) : 1e9);
+    if ((uint32_t)gap > r->gap_s[day]) r->gap_s[day] = (uint32_t)gap;
     r->windows[day] += new_window;
     r->last_ms = time_ms;
     r->is_silent = false;
@@ -107,7 +112,7 @@ static bool is_steady(const reef_rhythm *r) {
 
 bool reef_rhythm_is_silent(reef_rhythm *r, int64_t time_ms, double *bits) {
     if (r->is_silent || !is_judged(r, time_ms) || !is_steady(r)) return false;
-    double most = GAP_TIMES * most_of(r->gap_s) + GAP_MORE_S;
+    double most = gap_most(r);
     double now = (double)(time_ms - r->last_ms) / 1000.0;
     if (now <= most) return false;
     r->is_silent = true;
