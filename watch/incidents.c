@@ -143,6 +143,7 @@ static double bits_of(const reef_incident *incident) {
 }
 
 static reef_status keep(reef_incident *incident, reef_event *event, reef_error *err) {
+    if (event->line == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a line");
     reef_event *events = realloc(incident->events, (incident->event_count + 1) * sizeof(*events));
     if (events == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for events");
     incident->events = events;
