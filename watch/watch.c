@@ -110,6 +110,12 @@ static reef_status tell(reef_watch *w, reef_event *event, reef_line_type *type, 
 
 static void skip(reef_watch *w, int64_t ms) {
     for (uint32_t i = 0; i < w->types.count; i++) reef_rhythm_skip(&w->types.types[i].rhythm, ms);
+    for (uint32_t i = 0; i < w->source_count; i++) {
+        reef_watch_source *s = &w->sources[i];
+        if (s->first_ms == 0 || ms > 0) continue;
+        s->first_ms += ms;
+        s->news_ms += ms;
+    }
 }
 
 static reef_status find_silent(reef_watch *w, reef_error *err) {
