@@ -142,14 +142,16 @@ static void forget(reef_watch *w) {
 }
 
 // A clock that is set, or a line that only looks as if it had a time: another hour is believed once
-// several lines in a row have it. Nobody was silent meanwhile.
+// several lines in a row have it, or later ones. Nobody was silent meanwhile.
 static int64_t believe(reef_watch *w, int64_t time_ms) {
     if (time_ms == 0) return w->now_ms;
     if (w->now_ms == 0 || llabs(time_ms - w->now_ms) <= HOUR_MS) {
         w->doubted = 0;
         return w->now_ms == 0 || time_ms > w->now_ms ? time_ms : w->now_ms;
     }
-    w->doubted = llabs(time_ms - w->doubted_ms) <= HOUR_MS ? w->doubted + 1 : 1;
+    bool as_before = (time_ms > w->now_ms) == (w->doubted_ms > w->now_ms) &&
+                     time_ms - w->doubted_ms >= -HOUR_MS;
+    w->doubted = as_before ? w->doubted + 1 : 1;
     w->doubted_ms = time_ms;
     if (w->doubted < DOUBTED_LINES) return w->now_ms;
     skip(w, time_ms - w->now_ms);
