@@ -149,8 +149,8 @@ static int64_t believe(reef_watch *w, int64_t time_ms) {
         w->doubted = 0;
         return w->now_ms == 0 || time_ms > w->now_ms ? time_ms : w->now_ms;
     }
-    bool as_before = (time_ms > w->now_ms) == (w->doubted_ms > w->now_ms) &&
-                     time_ms - w->doubted_ms >= -HOUR_MS;
+    bool as_before =
+        (time_ms > w->now_ms) == (w->doubted_ms > w->now_ms) && time_ms - w->doubted_ms >= -HOUR_MS;
     w->doubted = as_before ? w->doubted + 1 : 1;
     w->doubted_ms = time_ms;
     if (w->doubted < DOUBTED_LINES) return w->now_ms;
@@ -300,7 +300,8 @@ static reef_status judge_rate(reef_watch *w, judged *j, reef_error *err) {
     return status;
 }
 
-// An error that is known, but came seldom: it may be what went wrong the last time.
+// An error that is known, but came seldom: it may be what went wrong the last time. Or one that is
+// new where so much is new that this alone is no event.
 static reef_status judge_again(reef_watch *w, judged *j, reef_error *err) {
     const reef_watch_source *s = j->source;
     reef_line_type *type = &w->types.types[j->match.type];
@@ -310,7 +311,8 @@ static reef_status judge_again(reef_watch *w, judged *j, reef_error *err) {
     double bits = reef_log2_down((s->lines + 1.0) / (double)type->lines);
     if (bits < EVENT_BITS) return REEF_OK;
     j->is_event = true;
-    reef_event event = event_of(w, j, REEF_NEWS_AGAIN, bits);
+    const bool came = type->rhythm.first_ms > 0;
+    reef_event event = event_of(w, j, came ? REEF_NEWS_AGAIN : REEF_NEWS_TYPE, bits);
     return tell(w, &event, type, err);
 }
 
