@@ -232,6 +232,13 @@ static reef_event event_of(const reef_watch *w, const judged *j, reef_news news,
                         .line = reef_line_copy(j->line, shown)};
 }
 
+// What lies behind the part that is shown is not marked.
+static void mark(reef_event *event, const reef_token *token) {
+    if ((size_t)token->at + token->bytes > REEF_WATCH_SHOWN_BYTES_MAX) return;
+    event->new_at = token->at;
+    event->new_bytes = token->bytes;
+}
+
 static reef_status judge_type(reef_watch *w, judged *j, reef_error *err) {
     reef_watch_source *s = j->source;
     const double bits = reef_log2_down((s->lines + 1.0) / (s->news + 0.5));
@@ -261,8 +268,7 @@ static reef_status judge_word(reef_watch *w, judged *j, reef_error *err) {
     const reef_token *token = &j->tokens.tokens[j->match.news];
     reef_line_type *type = &w->types.types[j->match.type];
     reef_event event = event_of(w, j, REEF_NEWS_WORD, j->match.bits);
-    event.new_at = token->at;
-    event.new_bytes = token->bytes;
+    mark(&event, token);
     reef_status status = tell(w, &event, type, err);
     type->event_token = j->match.news;
     type->event_word = token->hash;
@@ -278,10 +284,7 @@ static reef_status count_rate(
     if (!rises || !j->source->judged || bits < EVENT_BITS || j->is_event) return REEF_OK;
     j->is_event = true;
     reef_event event = event_of(w, j, REEF_NEWS_RATE, bits);
-    if (token >= 0) {
-        event.new_at = j->tokens.tokens[token].at;
-        event.new_bytes = j->tokens.tokens[token].bytes;
-    }
+    if (token >= 0) mark(&event, &j->tokens.tokens[token]);
     return tell(w, &event, type, err);
 }
 
