@@ -163,19 +163,23 @@ static const char *what_of(reef_news news) {
 // The text of an event's line, from where what is new in it can be seen.
 static void print_event(const reef_event *e) {
     const size_t count = strlen(e->line);
+    const bool marked =
+        e->new_bytes > 0 && e->new_at + e->new_bytes <= count; // the text ends at a byte 0
     size_t at = reef_line_text_at((const uint8_t *)e->line, count);
-    bool moved = e->new_at + e->new_bytes > at + COLUMNS - MARGIN;
+    bool moved = marked && e->new_at + e->new_bytes > at + COLUMNS - MARGIN;
     if (moved) at = e->new_at - BEFORE_WORD;
     char *clean = reef_cli_printable((const uint8_t *)e->line + at, count - at, false);
     char *cut = reef_cli_cut(clean, COLUMNS - MARGIN - (moved ? 1 : 0));
     printf("  %-5s %5s  %s%s\n", what_of(e->news),
            e->news == REEF_NEWS_SILENCE ? "" : CLI_COUNT(e->count), moved ? "\u2026" : "", cut);
-    if (e->new_bytes > 0 && e->new_at >= at && !moved) {
+    if (marked && e->new_at >= at && !moved) {
         printf("%*s", (int)(MARGIN - 1 + e->new_at - at), "");
         for (size_t i = 0; i < e->new_bytes && i < COLUMNS - MARGIN; i++) putchar('^');
         putchar('\n');
-    } else if (e->new_bytes > 0) {
-        printf("%*s%.*s is new there\n", MARGIN - 1, "", (int)e->new_bytes, e->line + e->new_at);
+    } else if (marked) {
+        char *word = reef_cli_printable((const uint8_t *)e->line + e->new_at, e->new_bytes, false);
+        printf("%*s%s is new there\n", MARGIN - 1, "", word);
+        free(word);
     }
     free(cut);
     free(clean);
