@@ -103,12 +103,15 @@ static reef_status read_more(line_file *f, reef_error *err) {
     memmove(f->buffer, f->buffer + f->at, f->end - f->at);
     f->end -= f->at;
     f->at = 0;
-    int count = gzread(f->file, f->buffer + f->end, (unsigned)(BUFFER_BYTES - f->end));
-    int code;
+    int code, count = gzread(f->file, f->buffer + f->end, (unsigned)(BUFFER_BYTES - f->end));
     if (count < 0)
         return reef_fail(err, REEF_ERR_IO, "cannot read %s: %s", f->path, gzerror(f->file, &code));
     f->end += (size_t)count;
     f->has_ended = count == 0;
+    (void)gzerror(f->file, &code);
+    if (f->has_ended && code == Z_BUF_ERROR)
+        return reef_fail(err, REEF_ERR_IO, "cannot read %s: what was compressed has no end",
+                         f->path);
     return REEF_OK;
 }
 
