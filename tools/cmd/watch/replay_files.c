@@ -271,8 +271,10 @@ reef_status reef_replay_open(reef_replay **out, char *const *paths, size_t count
     *out = r;
     r->last = SIZE_MAX;
     for (size_t i = 0; status == REEF_OK && i < count; i++) status = add_path(r, paths[i], err);
-    if (status == REEF_OK && r->count == 0)
-        status = reef_fail(err, REEF_ERR_NOT_FOUND, "no file in %s", paths[0]);
+    size_t files = 0;
+    for (size_t i = 0; i < r->count; i++) files += r->sources[i].file_count;
+    if (status == REEF_OK && files == 0)
+        status = reef_fail(err, REEF_ERR_NOT_FOUND, "no file of text in %s", paths[0]);
     for (size_t i = 0; status == REEF_OK && i < r->count; i++) {
         log_source *s = &r->sources[i];
         qsort(s->files, s->file_count, sizeof(*s->files), earlier_first);
