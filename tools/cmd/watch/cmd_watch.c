@@ -173,12 +173,14 @@ static void print_event(const reef_event *e) {
     printf("  %-5s %5s  %s%s\n", what_of(e->news),
            e->news == REEF_NEWS_SILENCE ? "" : CLI_COUNT(e->count), moved ? "\u2026" : "", cut);
     if (marked && e->new_at >= at && !moved) {
-        printf("%*s", (int)(MARGIN - 1 + e->new_at - at), "");
+        char *before = reef_cli_printable((const uint8_t *)e->line + at, e->new_at - at, false);
+        printf("%*s", (int)(MARGIN + reef_cli_width(before)), "");
         for (size_t i = 0; i < e->new_bytes && i < COLUMNS - MARGIN; i++) putchar('^');
         putchar('\n');
+        free(before);
     } else if (marked) {
         char *word = reef_cli_printable((const uint8_t *)e->line + e->new_at, e->new_bytes, false);
-        printf("%*s%s is new there\n", MARGIN - 1, "", word);
+        printf("%*s%s is new there\n", MARGIN, "", word);
         free(word);
     }
     free(cut);
