@@ -76,12 +76,13 @@ void reef_incidents_release(reef_incidents *all) {
     for (size_t i = 0; i < REEF_INCIDENTS_OPEN_MAX; i++) release_events(&all->open[i].incident);
 }
 
+// A clock may have been set back.
 static bool is_near(const reef_incidents *all, const reef_open_incident *open, int64_t time_ms) {
-    return time_ms - open->incident.last_ms <= (int64_t)all->gap_s * 1000;
+    return llabs(time_ms - open->incident.last_ms) <= (int64_t)all->gap_s * 1000;
 }
 
 static bool goes_on(const reef_open_incident *open, int64_t time_ms) {
-    return open->source != UINT32_MAX && time_ms - open->incident.first_ms <= NEWS_GO_ON_MS;
+    return open->source != UINT32_MAX && llabs(time_ms - open->incident.first_ms) <= NEWS_GO_ON_MS;
 }
 
 void reef_incidents_advance(reef_incidents *all, int64_t time_ms) {
@@ -161,6 +162,7 @@ static double bits_of(const reef_incident *incident) {
 }
 
 static reef_status keep(reef_incident *incident, reef_event *event, reef_error *err) {
+    if (event->line == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a line");
     reef_event *events = realloc(incident->events, (incident->event_count + 1) * sizeof(*events));
     if (events == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for events");
     incident->events = events;

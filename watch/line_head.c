@@ -8,6 +8,7 @@
 
 #define HEAD_BYTES 160 // of a line in which its time begins
 #define TEXT_AT_MAX 2  // a time behind "[" or "- " is at the head
+#define ISO_DATE_BYTES 10
 #define DAY_MS INT64_C(86400000)
 #define EPOCH_MIN INT64_C(946684800)  // of seconds: 2000
 #define EPOCH_MAX INT64_C(4102444800) // 2100
@@ -27,6 +28,10 @@ static bool is_digit(uint8_t byte) {
 
 static bool is_word_byte(uint8_t byte) {
     return is_digit(byte) || (uint8_t)((byte | 0x20) - 'a') < 26 || byte >= 0x80 || byte == '_';
+}
+
+static bool is_host_byte(uint8_t byte) {
+    return is_word_byte(byte) || byte == '-' || byte == '.';
 }
 
 static bool read_byte(cursor *c, const char *one_of) {
@@ -189,7 +194,8 @@ static bool read_syslog(cursor *c, int64_t near_ms, int64_t *out) {
         !is_date(2000, month, day))
         return false;
     cursor behind = *c;
-    if (read_byte(&behind, " ") && read_number(&behind, 4, 4, &year) && is_date(year, month, day))
+    if (read_byte(&behind, " ") && read_number(&behind, 4, 4, &year) && is_date(year, month, day) &&
+        (behind.at == behind.end || !is_host_byte(*behind.at)))
         *c = behind;
     else
         year = nearest_year(month, day, ms, near_ms);
@@ -290,11 +296,12 @@ static bool read_time(
 // T, as syslog writes it.
 static void find_host(const uint8_t *line, size_t count, reef_line_head *out) {
     size_t at = out->time_at + out->time_bytes;
+    const uint8_t *time = line + out->time_at;
     bool syslog =
-        !is_digit(line[out->time_at]) || memchr(line + out->time_at, 'T', out->time_bytes) != NULL;
+        !is_digit(time[0]) || (out->time_bytes > ISO_DATE_BYTES && time[ISO_DATE_BYTES] == 'T');
     if (!syslog || at >= count || line[at] != ' ') return;
     size_t host = ++at;
-    while (at < count && (is_word_byte(line[at]) || line[at] == '-' || line[at] == '.')) at++;
+    while (at < count && is_host_byte(line[at])) at++;
     size_t host_end = at;
     if (at == host || at >= count || line[at] != ' ' || reef_is_level(line + host, host_end - host))
         return;

@@ -1,5 +1,6 @@
 // See type_rhythm.h. What is far more than ever is not entered as such, so that it is seen again the
-// next day: a window counts for at most what would not have been seen.
+// next day: a window or a gap counts for at most what would not have been seen. Before a rate is
+// judged, windows count as they are.
 #include "type_rhythm.h"
 #include "rare_bits.h"
 
@@ -29,6 +30,11 @@ static double too_many(const reef_rhythm *r, int w) {
     return RATE_TIMES * most_of(r->most[w]) + RATE_MORE;
 }
 
+// A longer gap is a silence.
+static double gap_most(const reef_rhythm *r) {
+    return GAP_TIMES * most_of(r->gap_s) + GAP_MORE_S;
+}
+
 static int at_day(const reef_rhythm *r) {
     return (int)(r->days % REEF_RHYTHM_DAYS);
 }
@@ -42,10 +48,13 @@ static void begin_day(reef_rhythm *r, int64_t day) {
     r->windows[at_day(r)] = r->gap_s[at_day(r)] = 0;
 }
 
+static bool is_too_many(const reef_rhythm *r, int w) {
+    return (double)r->count[w] > too_many(r, w);
+}
+
 // A window is over: it counts for its day.
-static void end_window(reef_rhythm *r, int w) {
-    double bound = too_many(r, w);
-    uint32_t count = (double)r->count[w] > bound ? (uint32_t)bound : r->count[w];
+static void end_window(reef_rhythm *r, int w, bool judged) {
+    uint32_t count = judged && is_too_many(r, w) ? (uint32_t)too_many(r, w) : r->count[w];
     uint32_t *most = &r->most[w][at_day(r)];
     if (count > *most) *most = count;
     r->count[w] = 0;
@@ -69,27 +78,26 @@ bool reef_rhythm_count(reef_rhythm *r, int64_t time_ms, double *bits) {
     }
     if (time_ms < r->last_ms) time_ms = r->last_ms;
     bool new_window = time_ms / WINDOW_MS[0] != r->window[0];
+    // It rises once, until an hour of it is as usual.
+    int64_t hours = time_ms / WINDOW_MS[1] - r->window[1];
+    if (hours > 1 || (hours == 1 && !is_too_many(r, 0) && !is_too_many(r, 1))) r->is_rising = false;
     for (int w = 0; w < REEF_RHYTHM_WINDOWS; w++) {
         if (time_ms / WINDOW_MS[w] != r->window[w]) {
-            end_window(r, w);
+            end_window(r, w, judged);
             r->window[w] = time_ms / WINDOW_MS[w];
         }
         r->count[w]++;
         double usual = fmax(most_of(r->most[w]), 1.0);
-        if (!judged || (double)r->count[w] <= too_many(r, w)) continue;
+        if (!judged || !is_too_many(r, w)) continue;
         is_high = true;
         if (!r->is_rising) *bits = fmax(rises ? *bits : 0.0, bits_of(r->count[w], usual));
         rises = !r->is_rising;
     }
-    // It rises once, until an hour of it is as usual.
-    if (is_high)
-        r->is_rising = true;
-    else if (r->count[1] == 1)
-        r->is_rising = false;
+    if (is_high) r->is_rising = true;
     begin_day(r, time_ms / DAY_MS);
     int day = at_day(r);
-    uint32_t gap = (uint32_t)((time_ms - r->last_ms) / 1000);
-    if (!r->is_silent && gap > r->gap_s[day]) r->gap_s[day] = gap;
+    double gap = fmin((double)(time_ms - r->last_ms) / 1000.0, r->is_silent ? gap_most(r) : 1e9);
+    if ((uint32_t)gap > r->gap_s[day]) r->gap_s[day] = (uint32_t)gap;
     r->windows[day] += new_window;
     r->last_ms = time_ms;
     r->is_silent = false;
@@ -104,7 +112,7 @@ static bool is_steady(const reef_rhythm *r) {
 
 bool reef_rhythm_is_silent(reef_rhythm *r, int64_t time_ms, double *bits) {
     if (r->is_silent || !is_judged(r, time_ms) || !is_steady(r)) return false;
-    double most = GAP_TIMES * most_of(r->gap_s) + GAP_MORE_S;
+    double most = gap_most(r);
     double now = (double)(time_ms - r->last_ms) / 1000.0;
     if (now <= most) return false;
     r->is_silent = true;

@@ -123,6 +123,12 @@ static reef_status tell(reef_watch *w, reef_event *event, reef_line_type *type, 
 
 static void skip(reef_watch *w, int64_t ms) {
     for (uint32_t i = 0; i < w->types.count; i++) reef_rhythm_skip(&w->types.types[i].rhythm, ms);
+    for (uint32_t i = 0; i < w->source_count; i++) {
+        reef_watch_source *s = &w->sources[i];
+        if (s->first_ms == 0 || ms > 0) continue;
+        s->first_ms += ms;
+        s->news_ms += ms;
+    }
 }
 
 static reef_status find_silent(reef_watch *w, reef_error *err) {
@@ -150,14 +156,16 @@ static void forget(reef_watch *w) {
 }
 
 // A clock that is set, or a line that only looks as if it had a time: another hour is believed once
-// several lines in a row have it. Nobody was silent meanwhile.
+// several lines in a row have it, or later ones. Nobody was silent meanwhile.
 static int64_t believe(reef_watch *w, int64_t time_ms) {
     if (time_ms == 0) return w->now_ms;
     if (w->now_ms == 0 || llabs(time_ms - w->now_ms) <= HOUR_MS) {
         w->doubted = 0;
         return w->now_ms == 0 || time_ms > w->now_ms ? time_ms : w->now_ms;
     }
-    w->doubted = llabs(time_ms - w->doubted_ms) <= HOUR_MS ? w->doubted + 1 : 1;
+    bool as_before =
+        (time_ms > w->now_ms) == (w->doubted_ms > w->now_ms) && time_ms - w->doubted_ms >= -HOUR_MS;
+    w->doubted = as_before ? w->doubted + 1 : 1;
     w->doubted_ms = time_ms;
     if (w->doubted < DOUBTED_LINES) return w->now_ms;
     skip(w, time_ms - w->now_ms);
@@ -246,6 +254,13 @@ static reef_event event_of(const reef_watch *w, const judged *j, reef_news news,
                         .line = reef_line_copy(j->line, shown)};
 }
 
+// What lies behind the part that is shown is not marked.
+static void mark(reef_event *event, const reef_token *token) {
+    if ((size_t)token->at + token->bytes > REEF_WATCH_SHOWN_BYTES_MAX) return;
+    event->new_at = token->at;
+    event->new_bytes = token->bytes;
+}
+
 static reef_status judge_type(reef_watch *w, judged *j, reef_error *err) {
     reef_watch_source *s = j->source;
     // By what the source did of late, and by its last lines: a log that was begun says little new.
@@ -277,8 +292,7 @@ static reef_status judge_word(reef_watch *w, judged *j, reef_error *err) {
     if (!is_told(w, j, type)) return REEF_OK;
     const reef_token *token = &j->tokens.tokens[j->match.news];
     reef_event event = event_of(w, j, REEF_NEWS_WORD, j->match.bits);
-    event.new_at = token->at;
-    event.new_bytes = token->bytes;
+    mark(&event, token);
     reef_status status = tell(w, &event, type, err);
     type->event_token = j->match.news;
     type->event_word = token->hash;
@@ -293,10 +307,7 @@ static reef_status count_rate(
     bool rises = reef_rhythm_count(&type->rhythm, w->now_ms, &bits);
     if (!rises || bits < EVENT_BITS || j->is_event || !is_told(w, j, type)) return REEF_OK;
     reef_event event = event_of(w, j, REEF_NEWS_RATE, bits);
-    if (token >= 0) {
-        event.new_at = j->tokens.tokens[token].at;
-        event.new_bytes = j->tokens.tokens[token].bytes;
-    }
+    if (token >= 0) mark(&event, &j->tokens.tokens[token]);
     return tell(w, &event, type, err);
 }
 
@@ -316,19 +327,21 @@ static reef_status judge_rate(reef_watch *w, judged *j, reef_error *err) {
     return status;
 }
 
-// An error that is known, but came seldom: it may be what went wrong the last time. What a person
-// called a fault rings whenever it comes again.
+// An error that is known, but came seldom: it may be what went wrong the last time. Or one that is
+// new where so much is new that this alone is no event. What a person called a fault rings whenever
+// it comes again.
 static reef_status judge_again(reef_watch *w, judged *j, reef_error *err) {
     const reef_watch_source *s = j->source;
     reef_line_type *type = &w->types.types[j->match.type];
     const bool is_fault = type->decision == REEF_DECISION_FAULT;
-    const bool is_seldom = j->tokens.severity >= REEF_SEVERITY_ERROR && type->rhythm.first_ms > 0 &&
+    const bool came = type->rhythm.first_ms > 0;
+    const bool is_seldom = j->tokens.severity >= REEF_SEVERITY_ERROR &&
                            w->now_ms - type->rhythm.last_ms >= DAY_MS &&
                            type->rhythm.days < AGAIN_DAYS_MAX;
     if (j->is_event || (!is_fault && !is_seldom)) return REEF_OK;
     double bits = is_fault ? FAULT_BITS : reef_log2_down((s->lines + 1.0) / (double)type->lines);
     if (bits < EVENT_BITS || !is_told(w, j, type)) return REEF_OK;
-    reef_event event = event_of(w, j, REEF_NEWS_AGAIN, bits);
+    reef_event event = event_of(w, j, came ? REEF_NEWS_AGAIN : REEF_NEWS_TYPE, bits);
     return tell(w, &event, type, err);
 }
 

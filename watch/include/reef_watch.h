@@ -78,7 +78,7 @@ typedef struct reef_event {
     uint64_t count; // lines
     double bits;
     char *line;               // owned; the first one, cut; of a silence the last one of its type
-    size_t new_at, new_bytes; // what is new in it; nothing: all of it, or how often it comes
+    size_t new_at, new_bytes; // what is new in it; nothing: all of it, how often it comes, or cut
     char *nearest;            // owned; of a new type the nearest known one's first line; NULL: none
 } reef_event;
 

@@ -119,12 +119,11 @@ static reef_status decide(reef_cli_call *cli, reef_error *err) {
     if (mutes) json_object_set_new(request, "for_s", json_integer(for_s));
     status = reef_cli_change(cli, request, &result, err);
     if (status == REEF_OK && cli->json)
-        status = reef_cli_reply(
-            cli,
-            json_pack("{s:b, s:I, s:s, s:I, s:I}", "done", 1, "incident", number, "decision", decision,
-                      "for_s", (json_int_t)for_s, "types",
-                      (json_int_t)reef_cli_count_of(result, "types")),
-            err);
+        status = reef_cli_reply(cli,
+                                json_pack("{s:b, s:I, s:s, s:I, s:I}", "done", 1, "incident",
+                                          number, "decision", decision, "for_s", (json_int_t)for_s,
+                                          "types", (json_int_t)reef_cli_count_of(result, "types")),
+                                err);
     else if (status == REEF_OK)
         printf("incident %" JSON_INTEGER_FORMAT " is %s: %s of its types of lines\n", number,
                mutes ? "muted" : decision, CLI_COUNT(reef_cli_count_of(result, "types")));

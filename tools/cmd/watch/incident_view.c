@@ -43,7 +43,9 @@ static void print_event(const json_t *event) {
            strcmp(sort, "silence") == 0 ? "" : CLI_COUNT(reef_cli_count_of(event, "count")),
            moved ? "\u2026" : "", cut);
     if (has_new) {
-        printf("%*s", (int)(MARGIN - 1 + (moved ? 1 : 0) + new_at - at), "");
+        char *before = reef_cli_printable((const uint8_t *)line + at, new_at - at, false);
+        printf("%*s", (int)(MARGIN + (moved ? 1 : 0) + reef_cli_width(before)), "");
+        free(before);
         for (size_t i = 0; i < new_bytes && new_at - at + i < COLUMNS - MARGIN; i++) putchar('^');
         putchar('\n');
     }

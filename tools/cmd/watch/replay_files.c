@@ -103,12 +103,15 @@ static reef_status read_more(line_file *f, reef_error *err) {
     memmove(f->buffer, f->buffer + f->at, f->end - f->at);
     f->end -= f->at;
     f->at = 0;
-    int count = gzread(f->file, f->buffer + f->end, (unsigned)(BUFFER_BYTES - f->end));
-    int code;
+    int code, count = gzread(f->file, f->buffer + f->end, (unsigned)(BUFFER_BYTES - f->end));
     if (count < 0)
         return reef_fail(err, REEF_ERR_IO, "cannot read %s: %s", f->path, gzerror(f->file, &code));
     f->end += (size_t)count;
     f->has_ended = count == 0;
+    (void)gzerror(f->file, &code);
+    if (f->has_ended && code == Z_BUF_ERROR)
+        return reef_fail(err, REEF_ERR_IO, "cannot read %s: what was compressed has no end",
+                         f->path);
     return REEF_OK;
 }
 
@@ -268,8 +271,10 @@ reef_status reef_replay_open(reef_replay **out, char *const *paths, size_t count
     *out = r;
     r->last = SIZE_MAX;
     for (size_t i = 0; status == REEF_OK && i < count; i++) status = add_path(r, paths[i], err);
-    if (status == REEF_OK && r->count == 0)
-        status = reef_fail(err, REEF_ERR_NOT_FOUND, "no file in %s", paths[0]);
+    size_t files = 0;
+    for (size_t i = 0; i < r->count; i++) files += r->sources[i].file_count;
+    if (status == REEF_OK && files == 0)
+        status = reef_fail(err, REEF_ERR_NOT_FOUND, "no file of text in %s", paths[0]);
     for (size_t i = 0; status == REEF_OK && i < r->count; i++) {
         log_source *s = &r->sources[i];
         qsort(s->files, s->file_count, sizeof(*s->files), earlier_first);

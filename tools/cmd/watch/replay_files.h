@@ -24,7 +24,9 @@ typedef struct reef_replay_line {
  * (LOG.1, LOG.2.gz, LOG-20261130) are one source, read in the order of their times. What is
  * compressed with gzip is unpacked.
  *
- * Errors: NOT_FOUND nothing is there; IO it cannot be read; INVALID two paths that are one file.
+ * A file that is named twice is read once, and what is no text is not read, which is said.
+ *
+ * Errors: NOT_FOUND nothing is there; IO it cannot be read; INVALID no file and no directory.
  */
 REEF_MUST_CHECK reef_status reef_replay_open(reef_replay **out,
                                              char *const *paths,
