@@ -1,6 +1,6 @@
 // Past logs as one stream of lines in the order of their times.
-#ifndef REPLAY_FILES_H
-#define REPLAY_FILES_H
+#ifndef REEF_REPLAY_FILES_H
+#define REEF_REPLAY_FILES_H
 
 #include "reef_error.h"
 
