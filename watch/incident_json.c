@@ -3,6 +3,8 @@
 #include "reef_json_build.h"
 #include "reef_watch_json.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define EVENTS_TOLD 16 // of an incident
@@ -32,12 +34,14 @@ static double seconds(int64_t ms) {
 }
 
 static json_t *event_json(const reef_event *e, reef_source_name *name_of, const void *context) {
-    json_t *json =
-        json_pack("{s:s, s:s, s:s, s:I, s:f, s:f, s:I, s:f, s:o}", "sort", reef_news_name(e->news),
-                  "severity", reef_severity_name(e->severity), "source",
-                  name_of(context, e->source), "offset", (json_int_t)e->offset, "first_time",
-                  seconds(e->first_ms), "last_time", seconds(e->last_ms), "count",
-                  (json_int_t)e->count, "bits", e->bits, "first_line", line_json(e->line));
+    char type[17];
+    snprintf(type, sizeof(type), "%016" PRIx64, e->type);
+    json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:I, s:f, s:f, s:I, s:f, s:o}", "sort",
+                             reef_news_name(e->news), "type", type, "severity",
+                             reef_severity_name(e->severity), "source", name_of(context, e->source),
+                             "offset", (json_int_t)e->offset, "first_time", seconds(e->first_ms),
+                             "last_time", seconds(e->last_ms), "count", (json_int_t)e->count,
+                             "bits", e->bits, "first_line", line_json(e->line));
     if (e->new_bytes > 0)
         reef_json_set(&json, "new",
                       json_pack("[I, I]", (json_int_t)e->new_at, (json_int_t)e->new_bytes));

@@ -6,6 +6,7 @@
 #include "reef_fail_point.h"
 #include "reef_pool_check.h"
 #include "reef_snapshot.h"
+#include "watching.h"
 
 #include <string.h>
 
@@ -15,7 +16,8 @@ static reef_status write_all(reef_trainer *trainer,
                              reef_error *err) {
     // The order is that of the reader's trust: generations first, then what refers to them. Within
     // one transaction it matters only to the fail points, where tests kill the process.
-    reef_status status = reef_generations_put(trainer, txn, unix_ms, err);
+    reef_status status = reef_watching_leave_sealed(trainer, txn, err);
+    if (status == REEF_OK) status = reef_generations_put(trainer, txn, unix_ms, err);
     if (status == REEF_OK) status = reef_kinds_put_visits(trainer, txn, err);
     REEF_FAIL_POINT(COMMIT_MODEL);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);

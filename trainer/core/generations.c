@@ -2,7 +2,6 @@
 // on: it is whole after every step.
 #include "as_of.h"
 #include "trainer_internal.h"
-#include "watching.h"
 
 reef_status reef_generations_first(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
@@ -71,15 +70,12 @@ reef_status reef_trainer_check_whole(const reef_trainer *trainer, reef_error *er
 // ---- commits ------------------------------------------------------------------------------------
 
 // The state of the trainer lies under the number of the open generation.
-static reef_status delete_state(const reef_trainer *trainer,
-                                reef_txn *txn,
-                                uint32_t generation,
-                                reef_error *err) {
+static reef_status delete_state(reef_txn *txn, uint32_t generation, reef_error *err) {
     reef_key key = reef_state_key(generation, "state");
     reef_status status = reef_record_delete(txn, &key, err);
+    if (status != REEF_OK) return status;
     key = reef_state_key(generation, "carry");
-    if (status == REEF_OK) status = reef_record_delete(txn, &key, err);
-    return status == REEF_OK ? reef_watching_delete(trainer, txn, generation, err) : status;
+    return reef_record_delete(txn, &key, err);
 }
 
 reef_status reef_generations_put(reef_trainer *trainer,
@@ -91,8 +87,7 @@ reef_status reef_generations_put(reef_trainer *trainer,
         if (network->generations[g]->stored) continue;
         // Sealed since the last commit: the state that an earlier one wrote for its number has to
         // go.
-        reef_status status =
-            delete_state(trainer, txn, network->generations[g]->info.generation, err);
+        reef_status status = delete_state(txn, network->generations[g]->info.generation, err);
         if (status == REEF_OK)
             status = reef_checkpoint_sealed(txn, &network->config, network->generations[g], unix_ms,
                                             err);

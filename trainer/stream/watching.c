@@ -6,7 +6,6 @@
 #include "reef_system.h"
 #include "reef_watch_json.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 static reef_key key_of(uint32_t generation, uint32_t part) {
@@ -111,37 +110,18 @@ reef_status reef_watching_put(reef_trainer *trainer, reef_txn *txn, reef_error *
     return reef_watch_write(trainer->watching.watch, put_part, &s, &trainer->watching.parts, err);
 }
 
-reef_status reef_watching_delete(const reef_trainer *trainer,
-                                 reef_txn *txn,
-                                 uint32_t generation,
-                                 reef_error *err) {
+reef_status reef_watching_leave_sealed(const reef_trainer *trainer,
+                                       reef_txn *txn,
+                                       reef_error *err) {
+    const reef_network *network = &trainer->network;
     reef_status status = REEF_OK;
-    for (uint32_t part = 0; status == REEF_OK && part < trainer->watching.parts; part++) {
-        reef_key key = key_of(generation, part);
-        status = reef_record_delete(txn, &key, err);
+    for (size_t g = 0; g + 1 < network->generation_count; g++) {
+        const reef_generation *sealed = network->generations[g];
+        const uint32_t parts = sealed->stored ? 0 : trainer->watching.parts;
+        for (uint32_t part = 0; status == REEF_OK && part < parts; part++) {
+            reef_key key = key_of(sealed->info.generation, part);
+            status = reef_record_delete(txn, &key, err);
+        }
     }
     return status;
-}
-
-// ---- what a person says -------------------------------------------------------------------------
-
-reef_status reef_trainer_decide(reef_trainer *trainer,
-                                uint64_t incident,
-                                reef_decision decision,
-                                uint64_t for_s,
-                                size_t *types,
-                                reef_error *err) {
-    *types = 0;
-    if (trainer->watching.watch == NULL)
-        return reef_fail(
-            err, REEF_ERR_INVALID,
-            "this pool watches no lines: reef init POOL --watch true makes one that does");
-    reef_status status =
-        reef_watch_decide(trainer->watching.watch, incident, decision, for_s, types, err);
-    if (status == REEF_OK)
-        status =
-            reef_state_event(trainer, err, "incident_decided",
-                             "\"incident\": %" PRIu64 ", \"decision\": \"%s\", \"for_s\": %" PRIu64,
-                             incident, reef_decision_name(decision), for_s);
-    return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
 }

@@ -27,10 +27,9 @@ REEF_MUST_CHECK reef_status reef_watching_put(reef_trainer *trainer,
                                               reef_txn *txn,
                                               reef_error *err);
 
-/** Remove what lies under the number of a generation that is sealed. */
-REEF_MUST_CHECK reef_status reef_watching_delete(const reef_trainer *trainer,
-                                                 reef_txn *txn,
-                                                 uint32_t generation,
-                                                 reef_error *err);
+/** Remove what an earlier commit wrote under the number of a generation that was sealed since. */
+REEF_MUST_CHECK reef_status reef_watching_leave_sealed(const reef_trainer *trainer,
+                                                       reef_txn *txn,
+                                                       reef_error *err);
 
 #endif

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 SOURCES, ARCHIVES = os.path.realpath(sys.argv[1]), sys.argv[2:]
-ROOMS = ["base", "store", "router", "context", "trainer/ranks", "trainer/model", "trainer", "libreef", "daemon", "tools"]
+ROOMS = ["base", "store", "router", "context", "watch", "trainer/ranks", "trainer/model", "trainer", "libreef", "daemon", "tools"]
 # The trainer works on the inside of the model, which is part of it.
 OPEN_TO = {"trainer/model": {"trainer"}}
 failures = []

@@ -47,7 +47,7 @@ PLAIN_TEST(the_table_covers_every_byte_of_the_configuration_once) {
     uint8_t covered[sizeof(reef_config)] = {0};
     size_t count = 0, bytes = 0;
     const reef_config_field *fields = reef_config_fields(&count);
-    assert_true(count <= 32); // what nobody turns is a constant
+    assert_true(count <= 33); // what nobody turns is a constant
     for (size_t i = 0; i < count; i++) {
         for (size_t b = 0; b < fields[i].bytes; b++)
             assert_int_equal(covered[fields[i].offset + b]++, 0);

@@ -298,6 +298,8 @@ static uint32_t variant(reef_line_types *types, uint32_t type, size_t place, uin
 
 TYPES_TEST(each_number_at_a_place_has_a_variant) {
     uint32_t type = add(types, 0, "answered 200 in 12345 us", 1);
+    assert_int_equal(variant(types, type, 1, 200), UINT32_MAX); // few lines: none yet
+    types->types[type].lines = 100;
     uint32_t ok = variant(types, type, 1, 200), lost = variant(types, type, 1, 404);
     assert_true(ok != lost && ok != type && lost != type);
     assert_int_not_equal(variant(types, type, 2, 200), ok);

@@ -46,7 +46,9 @@ static void print_event(const json_t *event) {
         char *before = reef_cli_printable((const uint8_t *)line + at, new_at - at, false);
         printf("%*s", (int)(MARGIN + (moved ? 1 : 0) + reef_cli_width(before)), "");
         free(before);
-        for (size_t i = 0; i < new_bytes && new_at - at + i < COLUMNS - MARGIN; i++) putchar('^');
+        char *word = reef_cli_printable((const uint8_t *)line + new_at, new_bytes, false);
+        for (size_t i = 0; i < reef_cli_width(word) && i < COLUMNS - MARGIN; i++) putchar('^');
+        free(word);
         putchar('\n');
     }
     free(cut);

@@ -1,6 +1,6 @@
 // An incident for people, in a terminal of 80 columns.
-#ifndef INCIDENT_VIEW_H
-#define INCIDENT_VIEW_H
+#ifndef REEF_INCIDENT_VIEW_H
+#define REEF_INCIDENT_VIEW_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 // Lengths of time as people type them.
-#ifndef TIME_SPAN_H
-#define TIME_SPAN_H
+#ifndef REEF_TIME_SPAN_H
+#define REEF_TIME_SPAN_H
 
 #include "cli.h"
 
