@@ -44,6 +44,11 @@
 #define LEAST_PIECES_MAX 32
 _Static_assert(LEAST_PIECES_MAX < REEF_DEFERRED_MAX, "a new kind can begin");
 
+// The last 96 kB of a large kind cost so many times its usual bits, and so many mean deviations
+// more. Its own text did not cost more than 1.25 times, with 10 MB of C.
+#define LATE_COSTLY 1.3
+#define LATE_DEVIATIONS 1.5
+
 bool reef_recognises_by_contexts(const reef_trainer *trainer) {
     return trainer->network.config.boundaries == REEF_BOUNDARIES_CONTEXTS &&
            reef_kinds_may_return(trainer);
@@ -80,6 +85,13 @@ static reef_status find_better_kind(reef_trainer *trainer, bool *out, reef_error
     return status;
 }
 
+// A large kind has met most contexts of many others, and behind odd text its level says little: what
+// is foreign to it can look as usual. But it costs what it costs.
+static bool is_costly_of_late(const reef_recognition *r, const reef_kind_level *level) {
+    return r->learned >= REEF_KIND_LARGE && level->bits > 0.0 &&
+           level->recent_bits > LATE_COSTLY * level->bits + LATE_DEVIATIONS * level->bits_deviation;
+}
+
 // ---- decisions ----------------------------------------------------------------------------------
 
 // Are the deferred pieces, from one of them on, of a candidate? The one with the greatest lead.
@@ -114,9 +126,10 @@ static reef_kind_decision judge_new_kind(const reef_trainer *trainer, size_t pie
     double least =
         fmin(fmax(LEAST_SHARE * (double)level->pieces, NEW_PIECES_MIN), LEAST_PIECES_MAX);
     size_t from = 0, strange_pieces = 0, familiar_since = 0;
+    const bool costly = is_costly_of_late(r, level);
     for (size_t n = 0; n < pieces; n++) {
-        bool strange = r->current_deviation[n] < -REEF_STRANGE &&
-                       r->current_score[n] < level->mean - STRANGE_DROP_MIN;
+        bool strange = costly || (r->current_deviation[n] < -REEF_STRANGE &&
+                                  r->current_score[n] < level->mean - STRANGE_DROP_MIN);
         if (strange && strangeness <= 0.0) {
             from = n;
             strange_pieces = 0;
@@ -214,8 +227,8 @@ reef_status reef_recognise_piece(reef_trainer *trainer,
         r->candidates.count = 0;
         r->read_next = reef_text_first_read(r->learned);
     }
-    bool asks_candidates =
-        deferred > 0 || (r->current_deviation[0] < -ASK_BELOW && level->pieces >= LEVEL_WARMUP);
+    bool asks_candidates = deferred > 0 || is_costly_of_late(r, level) ||
+                           (r->current_deviation[0] < -ASK_BELOW && level->pieces >= LEVEL_WARMUP);
     if (!asks_candidates) status = find_better_kind(trainer, &asks_candidates, err);
     if (status != REEF_OK || !asks_candidates) return status;
     status = reef_deferred_score(trainer, deferred, err);

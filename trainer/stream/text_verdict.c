@@ -39,7 +39,6 @@ _Static_assert(READ_AGAIN < REEF_DEFERRED_MAX * REEF_PIECE_BYTES, "so much can b
 #define COSTLY_FOREIGN 0.855
 #define COSTLY 1.1            // times the kind's usual bits,
 #define COSTLY_DEVIATIONS 1.5 // and so many mean deviations of them
-#define LARGE_MIN ((uint64_t)4 << 20)
 #define LARGE_DOUBTED 0.80
 #define LARGE_FOREIGN 0.84       // once there are READ_AGAIN bytes
 #define LARGE_CHEAP_FOREIGN 0.92 // of fewer bits than usual
@@ -226,9 +225,9 @@ static bool is_foreign(const reef_recognition *r,
     if (r->learned < REEF_KIND_SMALL)
         return c->behind_first >= SMALL_FOREIGN || c->halves[1] >= SMALL_FOREIGN_AT_LAST;
     double bound = FOREIGN;
-    if (r->learned >= LARGE_MIN && r->read_next < READ_AGAIN)
+    if (r->learned >= REEF_KIND_LARGE && r->read_next < READ_AGAIN)
         bound = LARGE_DOUBTED;
-    else if (r->learned >= LARGE_MIN)
+    else if (r->learned >= REEF_KIND_LARGE)
         bound = times_usual(c, level) < 1.0 ? LARGE_CHEAP_FOREIGN : LARGE_FOREIGN;
     else if (r->learned >= COSTLY_MIN && is_costly(c, level))
         bound = COSTLY_FOREIGN;
@@ -237,7 +236,7 @@ static bool is_foreign(const reef_recognition *r,
 
 // Is what was found foreign to be read again, with more of it?
 static bool is_read_again(const reef_recognition *r, size_t pieces, bool costly) {
-    return r->learned >= (costly ? LARGE_MIN : COSTLY_MIN) && r->read_next < READ_AGAIN &&
+    return r->learned >= (costly ? REEF_KIND_LARGE : COSTLY_MIN) && r->read_next < READ_AGAIN &&
            pieces < REEF_DEFERRED_MAX;
 }
 

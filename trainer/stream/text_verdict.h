@@ -6,6 +6,7 @@
 #include "recognition.h"
 
 #define REEF_KIND_SMALL ((uint64_t)256 << 10) // bytes; a kind that learned less is small
+#define REEF_KIND_LARGE ((uint64_t)4 << 20)   // and one that learned so much large
 
 /** So many deferred bytes are read first, where the current kind has learned so much. */
 size_t reef_text_first_read(uint64_t learned);

@@ -180,4 +180,27 @@ WORDS_TEST(what_goes_on_behind_a_large_kind_is_another) {
     assert_int_equal(status_of(f).generation, 1);
 }
 
+// Letters in no order: nothing foretells them.
+static void feed_letters(lifelong *f, size_t count) {
+    uint8_t *text = room(count);
+    uint32_t order = 7;
+    for (size_t at = 0; at < count; at++) text[at] = (uint8_t)('a' + draw(&order) % 26);
+    feed(f, text, count);
+}
+
+// Behind odd text contexts say nothing of it.
+WORDS_TEST(what_costs_a_large_kind_far_more_than_usual_is_another) {
+    learn_large(f);
+    reef_kind_level *level = &f->trainer->kinds.levels[0];
+    level->mean = -4000.0;
+    level->deviation = 4000.0;
+    level->bits = level->recent_bits = 1.5;
+    level->bits_deviation = 0.1;
+    level->batches = 100000; // those of 5 MB
+    feed_letters(f, 400000);
+    assert_int_equal(status_of(f).generation, 1);
+    assert_in_range(f->trainer->kinds.levels[1].batches * reef_batch_bytes(&f->config), 280000,
+                    400000);
+}
+
 RUN_TESTS
