@@ -65,6 +65,8 @@ READING = [
     ("verify", ["verify", "reef.pool", "--quick"]),
     ("plot-loss", ["plot", "loss", "reef.pool"]),
     ("top", ["top", "reef.pool"]),
+    ("incident", ["incident", "logs.pool"]),
+    ("incident", ["incident", "logs.pool", "show", "1"]),
     ("version", ["version"]),
     ("help-list", ["help"]),
     ("help-list", ["help", "snapshot"]),
@@ -103,6 +105,8 @@ CHANGING = [
     ("expand", ["expand", "memory.pool", "notes.reef", "--out", "notes.again"]),
     ("eval", ["eval", "reef.pool", "held.txt", "--logits", "logits.npy"]),
     ("import", ["import", "fresh.pool", "other.pool", "--generations", "1"]),
+    ("incident", ["incident", "logs.pool", "mute", "1", "--for", "3d"]),
+    ("incident", ["incident", "logs.pool", "list", "--last", "1"]),
     ("timeline", ["timeline", "reef.pool"]),
     ("status", ["status", "reef.pool"]),
 ]
@@ -150,6 +154,11 @@ MISTAKES = [
     ("error", ["score", "reef.pool", "server.log", "--session", "blk_("], 64),
     ("error", ["score", "reef.pool", "server.log", "--alarms", "0.01"], 64),
     ("error", ["score", "empty.pool", "server.log", "--alarms", "1%"], 64),
+    ("error", ["incident", "reef.pool"], 64),
+    ("error", ["incident", "logs.pool", "show", "99"], 66),
+    ("error", ["incident", "logs.pool", "fault", "99"], 66),
+    ("error", ["incident", "logs.pool", "normal", "1", "--for", "3d"], 64),
+    ("error", ["watch", "--replay", "missing.log"], 66),
 ]
 
 # Lines of examples that are not run as they stand, and why.

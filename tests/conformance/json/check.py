@@ -75,6 +75,18 @@ class Answers:
         if process.returncode != 0 or '"summary"' not in lines[-1]:
             failures.append(f"score --follow ended with {process.returncode} and {lines[-1]}")
 
+    def watch(self, cwd):
+        """A document for each incident, and the summary."""
+        done = subprocess.run([self.world.reef, "watch", "--replay", "app", "--json"], cwd=cwd, env=self.world.environment,
+                              capture_output=True, text=True)
+        lines = done.stdout.splitlines()
+        for line in lines:
+            mismatch = self.fit("watch", json.loads(line, object_pairs_hook=no_twins, parse_constant=no_constant))
+            if mismatch:
+                failures.append(f"watch: {mismatch} in {line}")
+        if done.returncode != 0 or len(lines) != 2:
+            failures.append(f"watch ended with {done.returncode}: {done.stdout}{done.stderr}")
+
     def ask_all(self, table, cwd, **environment):
         for name, words in table:
             self.ask(name, words, cwd, **environment)
@@ -205,6 +217,7 @@ def main():
             answers.ask_all(cases.READING, world.base)
             for name, words, code in cases.MISTAKES:
                 answers.ask(name, words, world.base, code)
+            answers.watch(world.base)
             answers.follow(world.base)
             answers.follow(world.base, "--alarms", "5%", "--explain")
             answers.ask_all(cases.CHANGING, world.copy("changing"))

@@ -24,6 +24,14 @@ def text(kind, size, seed=1):
     return out[:size - 1] + "\n"
 
 
+def watched_log():
+    """Six hours of requests, and a fault in the last."""
+    lines = [f"2026-11-30 {i // 120:02}:{i // 2 % 60:02}:{i % 2 * 30:02} app[12]: request {i} took {i * 7 % 90} ms"
+             for i in range(720)]
+    lines.insert(660, lines[660][:20] + "app[12]: error: disk is full")
+    return "\n".join(lines) + "\n"
+
+
 class World:
     """`folder` is made once; what an example changes is changed in a copy of it."""
 
@@ -54,6 +62,10 @@ class World:
                 with open(f"{self.base}/{name}", "w") as file:
                     file.write(text(kind, 900 if "held" in name or len(name) < 7 else 2000, seed))
 
+        os.mkdir(f"{self.base}/app")
+        with open(f"{self.base}/app/app.log", "w") as file:
+            file.write(watched_log())
+
     def make_pools(self):
         self.run("init", "fresh.pool", *SMALL)
         self.run("train", "fresh.pool", "english.txt")
@@ -79,6 +91,8 @@ class World:
         for names in (("english.txt", "notes.txt", "corpus.txt"), ("french.txt", "server.log", "code.c")):
             self.run("train", "kinds.pool", *names)
             self.run("seal", "kinds.pool")
+        self.run("init", "logs.pool", "--net-share", "0", "--memory", "4M", "--watch", "true")
+        self.run("train", "logs.pool", "app/app.log")
         self.run("init", "empty.pool", *SMALL)
 
     def copy(self, name):

@@ -33,9 +33,9 @@ const reef_cli_manual reef_incident_manual = {
         "What is said last holds. It is part of the pool's state, and an event of its timeline.",
     .options = OPTIONS,
     .example = "reef incident logs.pool list\n"
-               "reef incident logs.pool show 7\n"
-               "reef incident logs.pool normal 7\n"
-               "reef incident logs.pool mute 8 --for 3d",
+               "reef incident logs.pool show 1\n"
+               "reef incident logs.pool mute 1 --for 3d\n"
+               "reef incident logs.pool normal 1",
 };
 
 static reef_status read_incidents(const reef_cli_call *cli, json_t *list, reef_error *err) {

@@ -36,8 +36,8 @@ const reef_cli_manual reef_watch_manual = {
         "\n"
         "With --json each incident is one object a line, and the last line is the summary.",
     .options = OPTIONS,
-    .example = "reef watch --replay /var/log\n"
-               "reef watch --replay 'app/*.log*' --budget 2/day --json",
+    .example = "reef watch --replay 'app/*.log*'\n"
+               "reef watch --replay app --budget 2/day --json",
 };
 
 typedef struct watching {
