@@ -318,8 +318,9 @@ static reef_status metas_read_once(reef_pages *file,
     if (page_bytes < PAGE_BYTES_MIN || page_bytes > PAGE_BYTES_MAX ||
         (page_bytes & (page_bytes - 1)))
         return reef_fail(err, REEF_ERR_CORRUPT,
-                         "pool %s: " DATA_FILE " has pages of %" PRIu32 " bytes", file->path,
-                         page_bytes);
+                         "pool %s: the first meta page of " DATA_FILE
+                         " is damaged: it says that pages have %" PRIu32 " bytes",
+                         file->path, page_bytes);
     file->page_bytes = page_bytes;
     status = meta_read(file, page_bytes, metas[1], err);
     if (status == REEF_OK && reef_get_le32(metas[1] + 40) != page_bytes) // LMDB takes the newest's
