@@ -1,5 +1,5 @@
-// An incident as JSON, for programs, the timeline and people's tools alike. docs/PROTOCOL.md has the
-// members.
+// An incident as JSON, for programs, the timeline and people's tools alike. docs/PROTOCOL.md has
+// the members.
 #include "reef_json_build.h"
 #include "reef_watch_json.h"
 

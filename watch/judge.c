@@ -184,12 +184,6 @@ static reef_status pass_time(reef_watch *w, reef_error *err) {
     return status;
 }
 
-reef_status reef_watch_advance(reef_watch *w, int64_t time_ms, reef_error *err) {
-    if (w->now_ms == 0 || time_ms <= w->now_ms || time_ms - w->now_ms > HOUR_MS) return REEF_OK;
-    w->now_ms = time_ms;
-    return pass_time(w, err);
-}
-
 // ---- a line -------------------------------------------------------------------------------------
 
 // Days pass, and news of long ago says less. A source is judged once nothing new came for a while.

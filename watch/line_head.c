@@ -292,7 +292,7 @@ static bool read_time(
 
 // ---- the host -----------------------------------------------------------------------------------
 
-// "TIME HOST PROGRAM[PID]: ..." or "TIME HOST PROGRAM: ...", behind "Nov 30 12:00:01" or a time with a
+// "TIME HOST PROGRAM[PID]: ..." or "TIME HOST PROGRAM: ...". TIME is "Nov 30 12:00:01", or has a
 // T, as syslog writes it.
 static void find_host(const uint8_t *line, size_t count, reef_line_head *out) {
     size_t at = out->time_at + out->time_bytes;

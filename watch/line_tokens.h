@@ -24,9 +24,9 @@ typedef struct reef_line_tokens {
 /**
  * The tokens of a line of at most REEF_WATCH_LINE_BYTES_MAX bytes. Its head is left out.
  *
- * A word has letters only; a number of up to three digits, such as a status, is a word too. All else
- * that has digits, paths with queries and long runs without spaces are variable, and names of
- * months and days beside a number.
+ * A word has letters only; a number of up to three digits, such as a status, is a word too.
+ * Variable is all else that has digits, a path with a query, a long run without spaces, and the
+ * name of a month or a day beside a number.
  */
 void reef_line_tokens_read(const uint8_t *line,
                            size_t count,

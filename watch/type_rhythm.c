@@ -1,6 +1,6 @@
-// See type_rhythm.h. What is far more than ever is not entered as such, so that it is seen again the
-// next day: a window or a gap counts for at most what would not have been seen. Before a rate is
-// judged, windows count as they are.
+// See type_rhythm.h. What is far more than ever is not entered as such, so that it is seen again
+// the next day: a window or a gap counts for at most what would not have been seen. Before a rate
+// is judged, windows count as they are.
 #include "type_rhythm.h"
 #include "rare_bits.h"
 

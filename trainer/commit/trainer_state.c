@@ -1,7 +1,8 @@
 // What a commit holds besides generations: where the stream stands, and the history for people.
 //
 // "state" is a JSON record of the open generation and "carry" the bytes accepted but not trained;
-// both are part of the root hash, and so is "watch", what is known of lines (watching.h). Events ("timeline") are not, nor are points of the loss
+// both are part of the root hash, and so is "watch", what is known of lines (watching.h). Events
+// ("timeline") are not, nor are points of the loss
 // (loss_history.c).
 //
 // {"step", "generation_step", "stream_bytes", "skipped_bytes",

@@ -85,8 +85,8 @@ static reef_status find_better_kind(reef_trainer *trainer, bool *out, reef_error
     return status;
 }
 
-// A large kind has met most contexts of many others, and behind odd text its level says little: what
-// is foreign to it can look as usual. But it costs what it costs.
+// A large kind has met most contexts of many others, and behind odd text its level says little.
+// What is foreign to it can then look as usual. But it costs more than usual.
 static bool is_costly_of_late(const reef_recognition *r, const reef_kind_level *level) {
     return r->learned >= REEF_KIND_LARGE && level->bits > 0.0 &&
            level->recent_bits > LATE_COSTLY * level->bits + LATE_DEVIATIONS * level->bits_deviation;

@@ -1,5 +1,5 @@
-// See watching.h. Incidents that ring become events of the timeline, when they begin to and when they
-// end: {"event": "incident", ...} and the members of reef_watch_json.h.
+// See watching.h. Incidents that ring become events of the timeline, when they begin to ring and
+// when they end: {"event": "incident", ...} and the members of reef_watch_json.h.
 #include "watching.h"
 #include "as_of.h"
 #include "events.h"

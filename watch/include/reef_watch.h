@@ -149,9 +149,6 @@ REEF_MUST_CHECK reef_status reef_watch_bytes(reef_watch *watch,
                                              size_t count,
                                              reef_error *err);
 
-/** It is so late, and nothing came. Errors: NO_MEMORY. */
-REEF_MUST_CHECK reef_status reef_watch_advance(reef_watch *watch, int64_t time_ms, reef_error *err);
-
 /** Nothing comes any more: an open incident ends. */
 void reef_watch_finish(reef_watch *watch);
 

@@ -519,18 +519,6 @@ WATCH_TEST(a_log_of_few_lines_goes_on) {
     assert_true(d->heard[0].first_ms >= d->now_ms - 6 * HOUR_MS);
 }
 
-WATCH_TEST(time_passes_without_lines_too) {
-    usual(d, 3 * DAY_MS);
-    must(reef_watch_advance(d->watch, d->now_ms + 2 * HOUR_MS, &why)); // too far at once
-    assert_int_equal(counts(d).incidents, 0);
-    for (int64_t minute = 1; minute <= 30; minute++)
-        must(reef_watch_advance(d->watch, d->now_ms + minute * MINUTE_MS, &why));
-    assert_int_equal(counts(d).incidents, 1);
-    assert_true(counts(d).events[REEF_NEWS_SILENCE] >= 10);
-    must(reef_watch_advance(d->watch, d->now_ms - DAY_MS, &why));
-    assert_int_equal(counts(d).incidents, 1);
-}
-
 // ---- bounds and odd input -----------------------------------------------------------------------
 
 WATCH_TEST(lines_of_random_words_are_bounded) {
