@@ -154,7 +154,7 @@ static void usual(desk *d, int64_t for_ms) {
 static reef_watch_counts counts(const desk *d) {
     reef_watch_counts c;
     reef_watch_read_counts(d->watch, &c);
-    assert_int_equal(c.lines, c.usual + c.in_events);
+    assert_int_equal(c.lines, c.usual + c.in_events + c.suppressed);
     assert_true(c.learning <= c.usual);
     assert_int_equal(c.rung, d->rung);
     assert_true(c.types <= REEF_WATCH_TYPES_MAX);
@@ -517,6 +517,33 @@ WATCH_TEST(a_log_of_few_lines_goes_on) {
     say(d, 0, "error: no task is left");
     assert_int_equal(finish(d), 1);
     assert_true(d->heard[0].first_ms >= d->now_ms - 6 * HOUR_MS);
+}
+
+// ---- what a person says -------------------------------------------------------------------------
+
+WATCH_TEST(a_fault_rings_each_time_and_what_is_normal_or_muted_does_not) {
+    size_t types = 0;
+    usual(d, 2 * DAY_MS);
+    say(d, 0, "error: no task is left");
+    usual(d, 3 * HOUR_MS);
+    assert_int_equal(d->rung, 1);
+    must(reef_watch_decide(d->watch, 1, REEF_DECISION_FAULT, 0, &types, &why));
+    assert_int_equal(types, 1);
+    say(d, 0, "error: no task is left");
+    usual(d, 3 * HOUR_MS);
+    assert_int_equal(d->rung, 2);
+    must(reef_watch_decide(d->watch, 2, REEF_DECISION_MUTE, 3600, &types, &why));
+    say(d, 0, "error: no task is left");
+    usual(d, 3 * HOUR_MS);
+    assert_int_equal(d->rung, 2);
+    must(reef_watch_decide(d->watch, 2, REEF_DECISION_NORMAL, 0, &types, &why));
+    usual(d, 2 * DAY_MS); // else it would ring again, as a seldom error
+    say(d, 0, "error: no task is left");
+    assert_int_equal(d->rung, 2);
+    assert_int_equal(counts(d).suppressed, 1);
+    assert_int_equal(counts(d).lines, counts(d).usual + counts(d).in_events + counts(d).suppressed);
+    must_fail(reef_watch_decide(d->watch, 99, REEF_DECISION_FAULT, 0, &types, &why),
+              REEF_ERR_NOT_FOUND, "incident 99 never rang");
 }
 
 // ---- bounds and odd input -----------------------------------------------------------------------
