@@ -360,6 +360,7 @@ static reef_status meta_use(reef_pages *file,
     file->last_page = reef_get_le64(meta + 136);
     memcpy(file->free_tree, meta + 40, TREE_BYTES);
     memcpy(file->main_tree, meta + 88, TREE_BYTES);
+    file->main_root_before = reef_get_le64(metas[1 - which] + 128);
 
     struct stat info;
     if (fstat(file->fd, &info) != 0) return fail_read(file, err);

@@ -33,6 +33,7 @@ typedef struct reef_pages {
     uint64_t transaction;     // of the commit that is read
     uint64_t last_page;       // of that commit, as are both trees
     uint8_t free_tree[TREE_BYTES], main_tree[TREE_BYTES];
+    uint64_t main_root_before; // of the other meta page's main tree
 } reef_pages;
 
 typedef struct reef_page_node {

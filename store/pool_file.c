@@ -508,6 +508,30 @@ static reef_status on_database(void *context,
     return subtree_check(file, node, db == REEF_DB_META, err);
 }
 
+static reef_status on_name(void *context,
+                           reef_pages *file,
+                           const reef_page_node *node,
+                           reef_error *err) {
+    bool *ours = context;
+    (void)file, (void)err;
+    *ours = *ours || reef_db_named(node->key, node->key_bytes) != REEF_DB_COUNT;
+    return REEF_OK;
+}
+
+// None of ours is listed: is that another program's file, or damage? No commit has reused the pages
+// of the one before it, so its list still tells.
+static reef_status none_listed(reef_pages *file, reef_error *err) {
+    bool was_ours = false;
+    (void)!reef_pages_walk(file, file->main_root_before, NULL, 0, on_name, &was_ours, NULL);
+    return was_ours
+               ? reef_fail(err, REEF_ERR_CORRUPT,
+                           "pool %s: the list of databases, or what the newest meta page says of "
+                           "it, is damaged",
+                           file->path)
+               : reef_fail(err, REEF_ERR_INVALID,
+                           "%s is not a pool: its " DATA_FILE " has no database meta", file->path);
+}
+
 static reef_status databases_check(reef_pages *file, reef_error *err) {
     uint32_t found = 0;
     uint64_t root = reef_get_le64(file->main_tree + 40);
@@ -515,9 +539,7 @@ static reef_status databases_check(reef_pages *file, reef_error *err) {
         reef_status status = reef_pages_walk(file, root, NULL, 0, on_database, &found, err);
         if (status != REEF_OK) return status;
     }
-    if (found == 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%s is not a pool: its " DATA_FILE " has no database meta", file->path);
+    if (found == 0) return none_listed(file, err);
     // With others of ours, `meta` was damaged. Whether those are complete is looked at when the
     // format has been read (environment.c).
     return found & UINT32_C(1) << REEF_DB_META

@@ -96,8 +96,14 @@ static reef_status sum_check(reef_txn *txn,
     if (code == MDB_NOTFOUND)
         return reef_fail(err, REEF_ERR_CORRUPT, "%s: the record has no entry in sums", text);
     if (code != 0) return reef_environment_fail(txn->environment, code, 0, "read sums", err);
-    // Reported apart from damage: intact bytes of an older commit mean that a write was lost.
-    if (expected.commit != view->commit)
+    // Reported apart from damage: intact bytes of an older commit mean that a write was lost, of the
+    // record or of what sums says of it.
+    if (expected.commit < view->commit)
+        return reef_fail(err, REEF_ERR_CORRUPT,
+                         "%s: its entry in sums is stale: it was written by commit %" PRIu64
+                         ", the record by commit %" PRIu64,
+                         text, expected.commit, view->commit);
+    if (expected.commit > view->commit)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "%s: the record is stale: it was written by commit %" PRIu64
                          ", the last change of it by commit %" PRIu64,

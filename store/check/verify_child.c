@@ -277,8 +277,6 @@ static reef_status open_and_check(const char *path,
                                   reef_error *err) {
     reef_store *store = NULL;
     reef_status status = reef_store_open(&store, path, &(reef_store_options){.damaged = true}, err);
-    if (status == REEF_ERR_CORRUPT) // LMDB cannot open it: check its pages alone
-        (void)!reef_check_pages_of(path, options, report, NULL);
     if (status != REEF_OK) return status;
     status = reef_store_check(store, options, report, err);
     reef_store_close(store);
@@ -289,7 +287,11 @@ static reef_status check_in_child(const char *path,
                                   const reef_check_options *options,
                                   reef_check_report *report,
                                   reef_error *err) {
-    return reef_verify_in_child(path, open_and_check, options, report, err);
+    reef_status status = reef_verify_in_child(path, open_and_check, options, report, err);
+    // LMDB cannot open it, or opening it ended the child: its pages alone, which no map is read for.
+    if (status == REEF_ERR_CORRUPT && report->damaged == 0)
+        (void)!reef_check_pages_of(path, options, report, NULL);
+    return status;
 }
 
 reef_status reef_store_verify(const char *path,

@@ -162,18 +162,22 @@ static MDB_val raw_key(reef_key_bytes *encoded, const reef_key *key) {
     return (MDB_val){.mv_size = encoded->bytes, .mv_data = encoded->data};
 }
 
-POOL_TEST(a_stale_record_is_found_through_sums) {
-    reef_key_bytes encoded;
-    MDB_val key = raw_key(&encoded, &large_key);
+static MDB_val raw_copy(const raw_pool *raw, MDB_val *key) {
     MDB_val value;
+    assert_int_equal(mdb_get(raw->txn, raw->dbi, key, &value), 0);
+    MDB_val copy = {.mv_size = value.mv_size, .mv_data = malloc(value.mv_size)};
+    assert_non_null(copy.mv_data);
+    memcpy(copy.mv_data, value.mv_data, value.mv_size);
+    return copy;
+}
+
+// Commit 2 rewrites the large record, and what it wrote at `key` of `db` is lost.
+static void lose_a_write(pool_fixture *f, const char *db, MDB_val *key) {
     uint8_t payload[LARGE_BYTES];
     fill_pool(f->store, 77);
     reef_store_close(f->store);
-    raw_pool raw = raw_begin(f->path, "experts");
-    assert_int_equal(mdb_get(raw.txn, raw.dbi, &key, &value), 0);
-    MDB_val old = {.mv_size = value.mv_size, .mv_data = malloc(value.mv_size)};
-    assert_non_null(old.mv_data);
-    memcpy(old.mv_data, value.mv_data, value.mv_size);
+    raw_pool raw = raw_begin(f->path, db);
+    MDB_val old = raw_copy(&raw, key);
     raw_end(&raw);
 
     f->store = pool_open(f->path, false, true);
@@ -184,12 +188,32 @@ POOL_TEST(a_stale_record_is_found_through_sums) {
     pool_check(f->store);
     pool_close(f);
 
-    raw = raw_begin(f->path, "experts"); // as if the write of commit 2 had been lost
-    assert_int_equal(mdb_put(raw.txn, raw.dbi, &key, &old, 0), 0);
+    raw = raw_begin(f->path, db);
+    assert_int_equal(mdb_put(raw.txn, raw.dbi, key, &old, 0), 0);
     raw_end(&raw);
     free(old.mv_data);
+}
+
+POOL_TEST(a_stale_record_is_found_through_sums) {
+    reef_key_bytes encoded;
+    MDB_val key = raw_key(&encoded, &large_key);
+    lose_a_write(f, "experts", &key);
     view_must_find(f->path, &large_key, LARGE_TEXT ": the record is stale");
     check_must_find(f->path, LARGE_TEXT ": the record is stale: it was written by commit 1");
+}
+
+POOL_TEST(a_stale_entry_of_sums_is_not_taken_for_a_stale_record) {
+    reef_key_bytes encoded;
+    uint8_t bytes[1 + sizeof(encoded.data)];
+    must(reef_key_encode(&large_key, &encoded, &why));
+    bytes[0] = (uint8_t)large_key.db;
+    memcpy(bytes + 1, encoded.data, encoded.bytes);
+    MDB_val key = {.mv_size = 1 + encoded.bytes, .mv_data = bytes};
+    lose_a_write(f, "sums", &key);
+    view_must_find(f->path, &large_key, LARGE_TEXT ": its entry in sums is stale");
+    check_must_find(f->path, LARGE_TEXT
+                    ": its entry in sums is stale: it was written by commit 1, the record by "
+                    "commit 2");
 }
 
 POOL_TEST(a_lost_record_is_found_through_sums) {

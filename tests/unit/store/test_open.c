@@ -429,6 +429,24 @@ NO_POOL_TEST(a_tree_with_other_flags_is_corrupt) {
     reef_store_close(pool_open(f->path, false, true));
 }
 
+// A list that leads elsewhere lists nothing of ours; that of the commit before still does.
+NO_POOL_TEST(a_lost_list_of_databases_is_corrupt_not_another_programs) {
+    enum { PAGE = 4096, MAIN = 88 };
+    make_pool(f->path, 20);
+    data_bytes file = data_file_load(f->path);
+    size_t newest =
+        reef_get_le64(file.data + PAGE + 144) > reef_get_le64(file.data + 144) ? PAGE : 0;
+    size_t list = PAGE * (size_t)reef_get_le64(file.data + newest + MAIN + 40);
+    size_t meta = data_file_find(&file, list, "meta", 4); // its name; the tree is behind it
+    assert_true(meta < list + PAGE);
+    memcpy(file.data + newest + MAIN + 40, file.data + meta + 4 + 40, 8); // its root
+    data_file_save(f->path, &file, file.bytes);
+    must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "the list of databases, or what the newest");
+    memcpy(file.data + newest + MAIN + 40, &(uint64_t){UINT64_MAX}, 8); // none
+    data_file_replace(f->path, &file);
+    must_not_open(f->path, &writing, REEF_ERR_CORRUPT, "the list of databases, or what the newest");
+}
+
 // One changed name also hides others, since LMDB searches the list by halves.
 NO_POOL_TEST(a_database_with_a_damaged_name_is_corrupt) {
     enum { PAGE = 4096, MAIN = 88 };
