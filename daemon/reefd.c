@@ -4,6 +4,7 @@
 // The pool is opened, and every source checked, before anything runs. Then there are two threads of
 // ours: the loop (reading, socket, signals, progress), which never computes or waits for the disk,
 // and the trainer's (training_thread.c). The loop ends when the trainer's thread has.
+#include "alarms.h"
 #include "crew.h"
 #include "http_server.h"
 #include "joins.h"
@@ -43,6 +44,8 @@ typedef struct reef_daemon {
     reef_store *store;
     reef_trainer *trainer;
     reef_scrubber *scrubber;
+    reef_alarms *alarms; // NULL: none are sent
+    uint64_t alarmed;    // the last commit that they know of
     reef_training *training;
     reef_reader reader;
     reef_pusher pusher;
@@ -148,6 +151,8 @@ static void on_wake(uv_async_t *handle) {
     reef_reader_resume(&daemon->reader);
     reef_training_view view;
     reef_training_view_read(daemon->training, &view, NULL);
+    if (view.last.commit.number != daemon->alarmed) reef_alarms_poke(daemon->alarms);
+    daemon->alarmed = view.last.commit.number;
     if (!view.ended || daemon->closing) return;
     reef_training_reply(daemon->training); // what was answered since, and with the end
     close_all(daemon);
@@ -319,10 +324,30 @@ static reef_status open_doors(reef_daemon *daemon, reef_error *err) {
     return status;
 }
 
+// Before training, so that what it commits first is told.
+static reef_status start_alarms(reef_daemon *daemon, reef_error *err) {
+    const reef_options *options = &daemon->options;
+    const bool any = options->alarm_exec != NULL || options->alarm_hook != NULL;
+    reef_trainer_status now;
+    reef_trainer_status_read(daemon->trainer, &now);
+    if (any && !now.watches)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "pool %.160s watches no lines, so nothing would be told: reef init POOL "
+                         "--watch true makes one that does",
+                         options->pool);
+    return reef_alarms_start(&daemon->alarms,
+                             &(reef_alarms_options){.store = daemon->store,
+                                                    .exec = options->alarm_exec,
+                                                    .hook = options->alarm_hook,
+                                                    .report = &daemon->report},
+                             err);
+}
+
 // Wire the parts to each other.
 static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     // Training starts at once.
-    reef_status status = start_training(daemon, err);
+    reef_status status = start_alarms(daemon, err);
+    if (status == REEF_OK) status = start_training(daemon, err);
     if (status != REEF_OK) {
         (void)unlink(daemon->address.sun_path); // the process ends here, nothing else will
         return status;
@@ -336,6 +361,7 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     daemon->pusher.journal_bytes_max = daemon->options.journal_bytes;
     daemon->monitor.training = daemon->training;
     daemon->monitor.scrubber = daemon->scrubber;
+    daemon->monitor.alarms = daemon->alarms;
     daemon->monitor.crew = daemon->crew;
     daemon->monitor.joins = daemon->joins;
     daemon->monitor.pool = daemon->options.pool;
@@ -441,6 +467,7 @@ static reef_status report_outcome(reef_daemon *daemon) {
 static void release_daemon(reef_daemon *daemon) {
     reef_scrubber_stop(daemon->scrubber); // before the training, which it pokes
     reef_training_join(daemon->training);
+    reef_alarms_stop(daemon->alarms); // after the last commit
     reef_joins_end(daemon->joins);
     reef_query_thread_stop(daemon->queries);
     reef_routes_release(&daemon->routes);

@@ -23,7 +23,7 @@ static reef_status json_check(const char *json, reef_error *err) {
                : reef_fail(err, REEF_ERR_INVALID, "an event for the timeline is not a JSON object");
 }
 
-static reef_status next_sequence(reef_txn *txn, uint64_t *out, reef_error *err) {
+reef_status reef_timeline_next(reef_txn *txn, uint64_t *out, reef_error *err) {
     reef_cursor cursor;
     *out = 1;
     reef_status status = reef_cursor_open(&cursor, txn, REEF_DB_TIMELINE, NULL, 0, err);
@@ -45,7 +45,7 @@ reef_status reef_timeline_append(reef_txn *txn, const char *json, reef_error *er
     reef_key key = {.db = REEF_DB_TIMELINE};
     reef_status status = reef_txn_writable(txn, err);
     if (status == REEF_OK) status = json_check(json, err);
-    if (status == REEF_OK) status = next_sequence(txn, &key.sequence, err);
+    if (status == REEF_OK) status = reef_timeline_next(txn, &key.sequence, err);
     return status == REEF_OK ? reef_record_store(txn, &key, REEF_JSON, json, strlen(json), err)
                              : status;
 }

@@ -34,6 +34,7 @@ need_build_packages() {
     need_module zlib zlib1g-dev
     need_module inih libinih-dev
     need_module libsystemd libsystemd-dev
+    need_module libcurl libcurl4-openssl-dev
     need_module cmocka libcmocka-dev
 }
 
@@ -59,6 +60,7 @@ need_test_packages() {
     need_command clang-format clang-format
     need_command strace strace
     need_command promtool prometheus
+    need_command prometheus-alertmanager prometheus-alertmanager
     need_command mpirun openmpi-bin
     need_module ompi libopenmpi-dev
     need_command chromium chromium

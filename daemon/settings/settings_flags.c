@@ -180,6 +180,12 @@ static const reef_option_text TEXTS[] = {
      "status` says which)"},
     {"http-token", "FILE",
      "who sends this token may change things; needed where other machines can reach ADDRESS"},
+    {"alarm-exec", "COMMAND",
+     "run COMMAND in a shell when an incident begins to ring, and when it has ended: the incident "
+     "is JSON on its standard input"},
+    {"alarm-hook", "URL",
+     "send the same to Alertmanager (a URL that ends in /api/v2/alerts), or to a receiver of its "
+     "web hooks"},
     {"stay", NULL, "keep serving the socket after the last source has ended"},
     {"json-log", NULL, "messages, events and progress as one JSON object a line"},
     {"quiet", NULL, "only errors and warnings"},

@@ -16,6 +16,7 @@
 typedef enum setting_kind {
     SETTING_TEXT,    // const char *
     SETTING_ADDRESS, // const char *, where to listen
+    SETTING_HOOK,    // const char *, a URL that alarms go to
     SETTING_SOURCE,  // one more of `sources`
     SETTING_COUNT,   // uint64_t between low and high
     SETTING_SECONDS, // double

@@ -28,6 +28,8 @@ const setting reef_settings[] = {
     {"socket", SETTING_TEXT, AT(socket), false, 0, 0},
     {"http", SETTING_ADDRESS, AT(http), false, 0, 0},
     {"http-token", SETTING_TEXT, AT(http_token), false, 0, 0},
+    {"alarm-exec", SETTING_TEXT, AT(alarm_exec), false, 0, 0},
+    {"alarm-hook", SETTING_HOOK, AT(alarm_hook), false, 0, 0},
     {"stay", SETTING_SWITCH, AT(stay), false, 0, 0},
     {"json-log", SETTING_SWITCH, AT(json_log), true, 0, 0},
     {"quiet", SETTING_SWITCH, AT(quiet), true, 0, 0},
@@ -70,6 +72,7 @@ json_t *reef_setting_value(const reef_options *options, size_t index) {
     switch (one->kind) {
     case SETTING_TEXT:
     case SETTING_ADDRESS:
+    case SETTING_HOOK:
     case SETTING_KEEP:
         return *(const char *const *)value != NULL ? reef_json_text(*(const char *const *)value)
                                                    : json_null();
@@ -101,8 +104,22 @@ const char *reef_setting_origin(const reef_options *options, size_t index, char 
     return out;
 }
 
+// Who knows the path may send to many a receiver, so it is shown like a password.
+static json_t *masked_hook(const char *url) {
+    const char *host = strstr(url, "://");
+    host = host != NULL ? host + 3 : url;
+    const char *end = host + strcspn(host, "/?#"), *user = memchr(host, '@', (size_t)(end - host));
+    if (user != NULL) host = user + 1;
+    return json_sprintf("%.*s://%.*s/***", (int)strcspn(url, ":"), url, (int)(end - host), host);
+}
+
 static json_t *shown_value(const reef_options *options, size_t index) {
     json_t *value = reef_setting_value(options, index);
+    if (reef_settings[index].kind == SETTING_HOOK && json_is_string(value)) {
+        json_t *shown = masked_hook(json_string_value(value));
+        json_decref(value);
+        return shown;
+    }
     for (size_t i = 0; i < json_array_size(value); i++) { // of sources only
         char *shown = reef_redis_url_mask(json_string_value(json_array_get(value, i)));
         json_array_set_new(value, i, shown != NULL ? json_string(shown) : json_null());

@@ -127,6 +127,21 @@ static reef_status parse_listen(const char *label,
     return REEF_OK;
 }
 
+static reef_status parse_hook(const char *label,
+                              const char *text,
+                              const char **out,
+                              reef_error *err) {
+    const size_t scheme = strncmp(text, "http://", 7) == 0    ? 7
+                          : strncmp(text, "https://", 8) == 0 ? 8
+                                                              : 0;
+    // The text itself may hold a password.
+    if (scheme == 0 || strcspn(text + scheme, "/?#") == 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%s: expected http://HOST/PATH or https://HOST/PATH", label);
+    *out = text;
+    return REEF_OK;
+}
+
 static reef_status parse_value(
     const setting *one, const char *label, const char *text, void *to, reef_error *err) {
     // Every kind has one parser, whatever layer the value came from.
@@ -147,6 +162,8 @@ static reef_status parse_value(
         return parse_switch(label, text, to, err);
     case SETTING_ADDRESS:
         return parse_listen(label, text, to, err);
+    case SETTING_HOOK:
+        return parse_hook(label, text, to, err);
     case SETTING_TEXT:
         // Text needs no check; sources are parsed with their own grammar.
         *(const char **)to = text;

@@ -7,6 +7,7 @@
 // again.
 #include "status.h"
 
+#include "alarms.h"
 #include "crew.h"
 #include "joins.h"
 #include "push.h"
@@ -385,6 +386,29 @@ static void write_watch(FILE *out, const reef_training_view *view) {
           (double)watch->open);
 }
 
+static void write_alarms(FILE *out, const reef_status_view *monitor) {
+    const char *ways[REEF_ALARM_WAY_COUNT];
+    double delivered[REEF_ALARM_WAY_COUNT], failures[REEF_ALARM_WAY_COUNT],
+        refused[REEF_ALARM_WAY_COUNT];
+    size_t count = 0;
+    for (reef_alarm_way way = 0; way < REEF_ALARM_WAY_COUNT; way++) {
+        reef_alarm_view view;
+        reef_alarms_view_read(monitor->alarms, way, &view);
+        if (!view.used) continue;
+        ways[count] = reef_alarm_way_name(way);
+        delivered[count] = (double)view.delivered;
+        failures[count] = (double)view.failures;
+        refused[count++] = (double)view.refused;
+    }
+    if (count == 0) return;
+    family(out, "reef_alarms_delivered_total", "counter", "Alarms that a receiver took.", "way",
+           count, ways, delivered);
+    family(out, "reef_alarm_failures_total", "counter",
+           "Attempts that failed; the alarm is tried again.", "way", count, ways, failures);
+    family(out, "reef_alarms_refused_total", "counter",
+           "Alarms that a receiver said it will never take.", "way", count, ways, refused);
+}
+
 char *reef_prometheus_text(reef_status_view *monitor,
                            size_t connections,
                            const uint64_t replies[6],
@@ -404,6 +428,7 @@ char *reef_prometheus_text(reef_status_view *monitor,
           (double)(uv_hrtime() - monitor->started_ns) / 1e9);
     write_training(out, &view);
     write_watch(out, &view);
+    write_alarms(out, monitor);
     write_sources(out, monitor);
     write_phases(out, &view.trainer);
     write_experts(out, &view.trainer);

@@ -1,6 +1,7 @@
 // Status and progress; see status.h. Everything comes from one copy of the trainer's view, so the
 // figures of one reply belong together.
 #include "status.h"
+#include "alarms.h"
 #include "crew.h"
 #include "joins.h"
 
@@ -165,6 +166,23 @@ static json_t *watch_json(const reef_trainer_status *status) {
     return object;
 }
 
+// Null where alarms go nowhere.
+static json_t *alarms_json(const reef_status_view *monitor) {
+    if (monitor->alarms == NULL) return json_null();
+    json_t *object = json_object();
+    for (reef_alarm_way way = 0; way < REEF_ALARM_WAY_COUNT; way++) {
+        reef_alarm_view view;
+        reef_alarms_view_read(monitor->alarms, way, &view);
+        if (!view.used) continue;
+        json_t *one = json_pack(
+            "{s:o, s:o, s:o, s:o}", "delivered", reef_json_count(view.delivered), "failures",
+            reef_json_count(view.failures), "refused", reef_json_count(view.refused), "error",
+            view.error[0] != '\0' ? reef_json_text(view.error) : json_null());
+        json_object_set_new(object, reef_alarm_way_name(way), one);
+    }
+    return object;
+}
+
 static json_t *scrub_json(const reef_status_view *monitor) {
     reef_scrubber_view view;
     reef_scrubber_view_read(monitor->scrubber, &view);
@@ -239,6 +257,7 @@ json_t *reef_status_view_status(reef_status_view *monitor) {
     json_object_set_new(object, "pool_file_bytes",
                         bytes_json(reef_status_view_file_bytes(monitor)));
     json_object_set_new(object, "resident_bytes", bytes_json(reef_status_view_resident_bytes()));
+    json_object_set_new(object, "alarms", alarms_json(monitor));
     json_object_set_new(object, "scrub", scrub_json(monitor));
     // A process alone has no such member.
     json_t *ranks = reef_crew_json(monitor->crew);

@@ -20,9 +20,10 @@ typedef struct reef_status_view {
     size_t source_count;
     reef_training *training;
     reef_scrubber *scrubber;
-    struct reef_crew *crew;   // NULL: no ranks
-    struct reef_joins *joins; // NULL: none that learn apart
-    reef_progress *progress;  // (source_count); the caller's
+    struct reef_alarms *alarms; // NULL: none are sent
+    struct reef_crew *crew;     // NULL: no ranks
+    struct reef_joins *joins;   // NULL: none that learn apart
+    reef_progress *progress;    // (source_count); the caller's
     uint64_t started_ns;
     const char *http; // where HTTP is answered, or NULL
     // its own

@@ -565,6 +565,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_blocks_drop_unnamed(reef_txn *txn,
 REEF_API REEF_MUST_CHECK reef_status reef_timeline_append(reef_txn *txn,
                                                           const char *json,
                                                           reef_error *err);
+/** The sequence number that the next event will have: one more than the last one's; from 1. */
+REEF_API REEF_MUST_CHECK reef_status reef_timeline_next(reef_txn *txn,
+                                                        uint64_t *out,
+                                                        reef_error *err);
 
 /** 32 hexadecimal digits and a final zero. */
 REEF_API void reef_hash_format(const uint8_t hash[REEF_HASH_BYTES],

@@ -3,6 +3,7 @@
 #include "cli_progress.h"
 #include "commands.h"
 #include "incident_view.h"
+#include "live_watch.h"
 #include "reef_system.h"
 #include "reef_watch_json.h"
 #include "replay_files.h"
@@ -20,7 +21,11 @@ static const reef_cli_option OPTIONS[] = {
      "a source is judged once nothing new came for so long (1h), or after a day"},
     {"since", "TIME", "learn what is before, and judge what comes then"},
     {"forget-after", "TIME", "what did not come for so long is new again (30d)"},
-    {"all", NULL, "also show incidents that the budget keeps from ringing"},
+    {"all", NULL, "with --replay: also show incidents that the budget keeps from ringing"},
+    {"pool", "DIR", "where what was learned is kept (watch.pool); made where there is none"},
+    {"exec", "COMMAND",
+     "run it when an incident begins to ring and when it ends, as JSON on its input"},
+    {"hook", "URL", "send the same to Alertmanager, or to a receiver of its web hooks"},
     {NULL, NULL, NULL}};
 
 const reef_cli_manual reef_watch_manual = {
@@ -32,12 +37,24 @@ const reef_cli_manual reef_watch_manual = {
         "is\n"
         "one incident. Times, numbers, ids and hosts are no news. Files that logrotate made of "
         "one\n"
-        "log are one source. Needs no pool, and writes nothing.\n"
+        "log are one source.\n"
         "\n"
-        "With --json each incident is one object a line, and the last line is the summary.",
+        "Logs, directories and quoted patterns are followed as they are written, by a reefd that "
+        "is\n"
+        "started for it, and - is standard input. Without paths it shows what rings in a pool "
+        "that a\n"
+        "daemon trains already. With --replay it tells at once what past logs would have rung: "
+        "that\n"
+        "needs no pool and writes nothing.\n"
+        "\n"
+        "With --json each incident is one object a line: when it rings, and when it has ended. "
+        "The\n"
+        "last line of --replay is the summary.",
     .options = OPTIONS,
     .example = "reef watch --replay 'app/*.log*'\n"
-               "reef watch --replay app --budget 2/day --json",
+               "reef watch --replay app --budget 2/day --json\n"
+               "reef watch /var/log/nginx 'app/*.log' --pool watch.pool\n"
+               "reef watch app --hook http://localhost:9093/api/v2/alerts",
 };
 
 typedef struct watching {
@@ -70,9 +87,6 @@ static reef_status read_options(const reef_cli_call *cli,
                                 reef_error *err) {
     uint32_t forget_s = 0;
     *out = (reef_watch_options){0};
-    if (reef_cli_text(cli, "replay") == NULL)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "reef watch judges past logs so far: --replay PATH...");
     reef_status status = read_budget(cli, &out->budget, err);
     if (status == REEF_OK) status = reef_time_span_read(cli, "gap", &out->gap_s, err);
     if (status == REEF_OK)
@@ -131,8 +145,9 @@ static void print_summary(const watching *w) {
         json_decref(json);
         return;
     }
-    printf("%s lines of %zu sources, %.16s to %.16s\n", CLI_COUNT(c.lines),
-           reef_replay_source_count(w->replay), CLI_TIME((uint64_t)w->first_ms),
+    const size_t sources = reef_replay_source_count(w->replay);
+    printf("%s lines of %zu source%s, %.16s to %.16s\n", CLI_COUNT(c.lines), sources,
+           sources == 1 ? "" : "s", CLI_TIME((uint64_t)w->first_ms),
            CLI_TIME((uint64_t)w->last_ms));
     printf("%s incidents rang, %.1f a day; %s more were less rare than the budget asks for\n",
            CLI_COUNT(c.rung), a_day, CLI_COUNT(c.incidents - c.rung));
@@ -176,7 +191,23 @@ static reef_status read_lines(watching *w, reef_error *err) {
     return status;
 }
 
-reef_status reef_cmd_watch(reef_cli_call *cli, reef_error *err) {
+// What is given for nothing is a mistake.
+static reef_status check_options(const reef_cli_call *cli, bool replay, reef_error *err) {
+    static const char *const PAST[] = {"budget", "gap",          "learn-until-quiet",
+                                       "since",  "forget-after", "all"},
+                             *const LIVE[] = {"pool", "exec", "hook"};
+    for (size_t i = 0; !replay && i < sizeof(PAST) / sizeof(*PAST); i++)
+        if (reef_cli_text(cli, PAST[i]) != NULL)
+            return reef_fail(err, REEF_ERR_INVALID, "--%s goes with --replay", PAST[i]);
+    for (size_t i = 0; replay && i < sizeof(LIVE) / sizeof(*LIVE); i++)
+        if (reef_cli_text(cli, LIVE[i]) != NULL)
+            return reef_fail(err, REEF_ERR_INVALID, "--%s does not go with --replay", LIVE[i]);
+    return !replay || cli->operand_count > 0
+               ? REEF_OK
+               : reef_fail(err, REEF_ERR_INVALID, "--replay needs the paths of past logs");
+}
+
+static reef_status replay(reef_cli_call *cli, reef_error *err) {
     reef_watch_options options;
     watching w = {
         .cli = cli, .all = reef_cli_text(cli, "all") != NULL, .colours = reef_cli_colours()};
@@ -200,4 +231,11 @@ reef_status reef_cmd_watch(reef_cli_call *cli, reef_error *err) {
     reef_watch_free(w.watch);
     reef_replay_close(w.replay);
     return status;
+}
+
+reef_status reef_cmd_watch(reef_cli_call *cli, reef_error *err) {
+    const bool past = reef_cli_text(cli, "replay") != NULL;
+    reef_status status = check_options(cli, past, err);
+    if (status != REEF_OK) return status;
+    return past ? replay(cli, err) : reef_watch_live(cli, err);
 }
