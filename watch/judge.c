@@ -141,7 +141,9 @@ static reef_status find_silent(reef_watch *w, reef_error *err) {
             event.bits < EVENT_BITS)
             continue;
         event.first_ms = event.last_ms = w->now_ms;
-        event.line = reef_line_copy((const uint8_t *)type->sample, strlen(type->sample));
+        event.offset = type->offset;
+        event.line_bytes = type->sample_bytes;
+        event.line = reef_line_copy((const uint8_t *)type->sample, type->sample_bytes);
         status = tell(w, &event, type, err);
     }
     return status;
@@ -245,7 +247,8 @@ static reef_event event_of(const reef_watch *w, const judged *j, reef_news news,
                         .last_ms = w->now_ms,
                         .count = 1,
                         .bits = bits,
-                        .line = reef_line_copy(j->line, shown)};
+                        .line = reef_line_copy(j->line, shown),
+                        .line_bytes = shown};
 }
 
 // What lies behind the part that is shown is not marked.
@@ -260,9 +263,11 @@ static reef_status judge_type(reef_watch *w, judged *j, reef_error *err) {
     // By what the source did of late, and by its last lines: a log that was begun says little new.
     const double bits = fmax(reef_log2_down((s->lines + 1.0) / (s->news + 0.5)),
                              reef_log2_down((RECENT_LINES + 1.0) / (s->recent_news + 0.5)));
-    const char *near =
-        j->match.nearest == UINT32_MAX ? NULL : w->types.types[j->match.nearest].sample;
-    char *nearest = near == NULL ? NULL : reef_line_copy((const uint8_t *)near, strlen(near));
+    const reef_line_type *near =
+        j->match.nearest == UINT32_MAX ? NULL : &w->types.types[j->match.nearest];
+    const size_t nearest_bytes = near == NULL ? 0 : near->sample_bytes;
+    char *nearest =
+        near == NULL ? NULL : reef_line_copy((const uint8_t *)near->sample, nearest_bytes);
     s->news += 1.0;
     s->recent_news += 1.0;
     s->news_ms = w->now_ms;
@@ -275,6 +280,7 @@ static reef_status judge_type(reef_watch *w, judged *j, reef_error *err) {
     }
     reef_event event = event_of(w, j, REEF_NEWS_TYPE, bits);
     event.nearest = nearest;
+    event.nearest_bytes = nearest == NULL ? 0 : nearest_bytes;
     return tell(w, &event, &w->types.types[j->match.type], err);
 }
 
@@ -299,6 +305,7 @@ static reef_status count_rate(
     double bits = 0.0;
     reef_line_type *type = &w->types.types[number];
     bool rises = reef_rhythm_count(&type->rhythm, w->now_ms, &bits);
+    type->offset = j->offset;
     if (!rises || bits < EVENT_BITS || j->is_event || !is_told(w, j, type)) return REEF_OK;
     reef_event event = event_of(w, j, REEF_NEWS_RATE, bits);
     if (token >= 0) mark(&event, &j->tokens.tokens[token]);

@@ -26,7 +26,9 @@ typedef struct reef_line_type {
     uint32_t place_count;
     uint64_t lines;
     reef_place *places; // owned; (place_count)
-    char *sample;       // owned; its first line, cut
+    char *sample;       // owned; (sample_bytes) its first line, cut
+    size_t sample_bytes;
+    uint64_t offset; // of its last line, in the source
     reef_rhythm rhythm;
     uint64_t incident; // whose event `event` is of this type; by number
     uint32_t event;

@@ -92,16 +92,17 @@ static void code_bytes(coder *c, uint8_t *bytes, size_t count) {
     if (at != NULL && count > 0) memcpy(c->writes ? at : bytes, c->writes ? bytes : at, count);
 }
 
-// Text on the heap, or NULL.
-static void code_text(coder *c, char **text) {
-    uint32_t count = *text == NULL ? UINT32_MAX : (uint32_t)strlen(*text);
+// Bytes of a line on the heap, with a NUL behind them, or NULL.
+static void code_line(coder *c, char **line, size_t *line_bytes) {
+    uint32_t count = *line == NULL ? UINT32_MAX : (uint32_t)*line_bytes;
     code_u32(c, &count);
     if (c->bad || count == UINT32_MAX) return;
     c->bad = count > REEF_WATCH_SHOWN_BYTES_MAX;
     if (c->bad) return;
-    if (!c->writes) *text = calloc(1, count + 1);
-    c->bad = *text == NULL;
-    if (!c->bad) code_bytes(c, (uint8_t *)*text, count);
+    if (!c->writes) *line = calloc(1, count + 1);
+    c->bad = *line == NULL;
+    *line_bytes = count;
+    if (!c->bad) code_bytes(c, (uint8_t *)*line, count);
 }
 
 // ---- structs ------------------------------------------------------------------------------------
@@ -133,16 +134,16 @@ static void code_event(coder *c, reef_event *e) {
     code_i64(c, &e->last_ms);
     code_u64(c, &e->count);
     code_real(c, &e->bits);
-    code_text(c, &e->line);
+    code_line(c, &e->line, &e->line_bytes);
     code_u64(c, &new_at);
     code_u64(c, &new_bytes);
-    code_text(c, &e->nearest);
+    code_line(c, &e->nearest, &e->nearest_bytes);
     e->news = news;
     e->severity = severity;
     e->new_at = (size_t)new_at;
     e->new_bytes = (size_t)new_bytes;
     if (!c->bad &&
-        (e->line == NULL || new_at > strlen(e->line) || new_bytes > strlen(e->line) - new_at))
+        (e->line == NULL || new_at > e->line_bytes || new_bytes > e->line_bytes - new_at))
         c->bad = true;
 }
 
@@ -232,7 +233,8 @@ static void code_type(coder *c, reef_line_type *t, uint32_t source_count, uint32
     code_u32(c, &t->source);
     code_count(c, &t->place_count, REEF_TOKENS_MAX);
     code_u64(c, &t->lines);
-    code_text(c, &t->sample);
+    code_line(c, &t->sample, &t->sample_bytes);
+    code_u64(c, &t->offset);
     code_rhythm(c, &t->rhythm);
     code_u64(c, &t->incident);
     code_u32(c, &t->event);

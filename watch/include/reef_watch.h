@@ -73,13 +73,15 @@ typedef struct reef_event {
     reef_severity severity;
     uint32_t source;
     uint64_t type;   // names the type of line, in every run
-    uint64_t offset; // in its source: where its first line begins
+    uint64_t offset; // in its source: where its first line begins; of a silence the type's last one
     int64_t first_ms, last_ms;
     uint64_t count; // lines
     double bits;
-    char *line;               // owned; the first one, cut; of a silence the last one of its type
+    char *line;    // owned; (line_bytes) the first one, cut; of a silence the first of its type
+    char *nearest; // owned; (nearest_bytes) the first line of a type; NULL: none. Of a new type
+                   // the one that is nearest; of a rate the one whose lines are only counted
+    size_t line_bytes, nearest_bytes; // any bytes: NULs are no end. One NUL stands behind them
     size_t new_at, new_bytes; // what is new in it; nothing: all of it, how often it comes, or cut
-    char *nearest;            // owned; of a new type the nearest known one's first line; NULL: none
 } reef_event;
 
 typedef struct reef_incident {
