@@ -305,7 +305,16 @@ reef_status reef_line_types_variant(reef_line_types *t,
                                           .event_token = -1,
                                           .next = UINT32_MAX};
     }
+    // It may have been forgotten, and come again in another place.
+    t->types[*out].of = type;
+    t->types[*out].of_name = t->types[type].name;
     t->cached[slot] = cached_name(t, name);
     t->answers[slot] = *out;
     return REEF_OK;
+}
+
+const reef_line_type *reef_line_types_of(const reef_line_types *t, uint32_t variant) {
+    const reef_line_type *v = &t->types[variant];
+    const bool is_known = v->is_variant && v->of < t->count && t->types[v->of].name == v->of_name;
+    return is_known ? &t->types[v->of] : NULL;
 }

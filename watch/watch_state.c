@@ -117,6 +117,15 @@ static void code_source(coder *c, reef_watch_source *s) {
     code_i64(c, &s->news_ms);
     code_u64(c, &s->read);
     code_bool(c, &s->judged);
+    uint32_t severity = s->last_severity;
+    code_count(c, &s->last_count, REEF_LAST_TYPES_MAX);
+    for (uint32_t i = 0; i < s->last_count; i++) {
+        code_u32(c, &s->last[i].type);
+        code_u64(c, &s->last[i].name);
+    }
+    code_count(c, &severity, REEF_SEVERITY_CRITICAL);
+    code_bool(c, &s->last_in_event);
+    s->last_severity = severity;
     code_count(c, &s->line_bytes, REEF_WATCH_LINE_BYTES_MAX);
     code_u64(c, &s->line_at);
     code_bytes(c, s->line, s->line_bytes);
@@ -230,6 +239,10 @@ static void code_type(coder *c, reef_line_type *t, uint32_t source_count, uint32
         return;
     }
     code_bool(c, &t->is_variant);
+    if (t->is_variant) {
+        code_u32(c, &t->of);
+        code_u64(c, &t->of_name);
+    }
     code_u32(c, &t->source);
     code_count(c, &t->place_count, REEF_TOKENS_MAX);
     code_u64(c, &t->lines);

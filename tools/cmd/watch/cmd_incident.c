@@ -67,7 +67,9 @@ static reef_status list_incidents(reef_cli_call *cli, reef_error *err) {
         for (size_t i = from; i < count; i++)
             reef_incident_print(json_array_get(list, i), LIST_EVENTS, reef_cli_colours());
         if (count == 0) printf("nothing has rung\n");
-        if (from > 0) printf("%s earlier ones: --last %zu shows all\n", CLI_COUNT(from), count);
+        if (from > 0)
+            printf("%s earlier %s: --last %zu shows all\n", CLI_COUNT(from),
+                   from == 1 ? "one" : "ones", count);
     }
     json_decref(shown);
     json_decref(list);
