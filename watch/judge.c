@@ -39,13 +39,18 @@ const char *reef_severity_name(reef_severity severity) {
 
 // ---- making and freeing -------------------------------------------------------------------------
 
+void reef_watch_options_set(reef_watch *watch) {
+    watch->incidents.gap_s = watch->options.gap_s;
+    watch->incidents.budget = watch->options.budget;
+}
+
 reef_status reef_watch_new(reef_watch **out,
                            const reef_watch_options *options,
                            reef_incident_heard *heard,
                            void *context,
                            reef_error *err) {
     *out = NULL;
-    if (!(options->budget >= 0.0) || options->budget > 1e6)
+    if (!(options->budget >= 0.0) || options->budget > REEF_WATCH_BUDGET_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "a budget is a number of incidents a day, above 0");
     reef_watch *watch = calloc(1, sizeof(*watch));
     if (watch == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to watch lines");
@@ -55,8 +60,7 @@ reef_status reef_watch_new(reef_watch **out,
     if (o->budget == 0.0) o->budget = 5.0;
     if (o->quiet_s == 0) o->quiet_s = 3600;
     if (o->forget_days == 0) o->forget_days = 30;
-    watch->incidents.gap_s = o->gap_s;
-    watch->incidents.budget = o->budget;
+    reef_watch_options_set(watch);
     watch->incidents.heard = heard;
     watch->incidents.context = context;
     reef_status status = reef_line_types_init(&watch->types, err);
@@ -487,6 +491,27 @@ reef_status reef_watch_decide(reef_watch *w,
         ++*types;
     }
     return REEF_OK;
+}
+
+reef_status reef_watch_change(reef_watch *w, double budget, uint32_t gap_s, reef_error *err) {
+    // Negated, so that NaN is refused too.
+    if (!(budget >= 0.0 && budget <= REEF_WATCH_BUDGET_MAX))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "a budget is above 0 and at most %.0f a day, not %g",
+                         REEF_WATCH_BUDGET_MAX, budget);
+    if (gap_s > REEF_WATCH_GAP_S_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "a gap is 1 to %u seconds, not %u",
+                         REEF_WATCH_GAP_S_MAX, gap_s);
+    if (budget == 0.0 && gap_s == 0)
+        return reef_fail(err, REEF_ERR_INVALID, "neither a budget nor a gap above 0 is given");
+    if (budget > 0.0) w->options.budget = budget;
+    if (gap_s > 0) w->options.gap_s = gap_s;
+    reef_watch_options_set(w);
+    return REEF_OK;
+}
+
+void reef_watch_read_options(const reef_watch *watch, reef_watch_options *out) {
+    *out = watch->options;
 }
 
 void reef_watch_finish(reef_watch *watch) {

@@ -41,4 +41,7 @@ struct reef_watch {
     reef_watch_counts counts;
 };
 
+/** The options have changed: let incidents know. */
+void reef_watch_options_set(reef_watch *watch);
+
 #endif

@@ -1,7 +1,7 @@
 // The state of a watch as bytes, and back. One function for each struct says its layout: it writes,
 // or reads and checks. Integers are little-endian, numbers the 64 bits of a double.
 //
-//   part 0      clocks, counts, sources, incidents
+//   part 0      options, clocks, counts, sources, incidents
 //   part 1      incidents that rang
 //   part 2..    types of lines, TYPES_OF_PART each
 #include "reef_byte_order.h"
@@ -271,8 +271,18 @@ static void code_type(coder *c, reef_line_type *t, uint32_t source_count, uint32
         code_place(c, &t->places[i]);
 }
 
+static void code_options(coder *c, reef_watch_options *o) {
+    code_real(c, &o->budget);
+    code_u32(c, &o->gap_s);
+    code_u32(c, &o->quiet_s);
+    code_u32(c, &o->forget_days);
+    c->bad |= !(o->budget > 0.0 && o->budget <= REEF_WATCH_BUDGET_MAX) || o->gap_s == 0 ||
+              o->quiet_s == 0 || o->forget_days == 0;
+}
+
 static void code_head(coder *c, reef_watch *w, uint32_t *sources, uint32_t *types) {
     reef_watch_counts *counts = &w->counts;
+    code_options(c, &w->options);
     code_i64(c, &w->now_ms);
     code_i64(c, &w->minute);
     code_i64(c, &w->day);
@@ -366,6 +376,7 @@ reef_status reef_watch_read(reef_watch *w, reef_watch_get *get, void *context, r
     reef_status status = get_part(&c, 0, get, context, err);
     if (status != REEF_OK) return status;
     code_head(&c, w, &sources, &types);
+    reef_watch_options_set(w);
     for (uint32_t i = 0; status == REEF_OK && i < sources; i++) {
         uint32_t number;
         status = reef_watch_add_source(w, &number, err);

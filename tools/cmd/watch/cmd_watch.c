@@ -54,15 +54,7 @@ typedef struct watching {
 
 static reef_status read_budget(const reef_cli_call *cli, double *out, reef_error *err) {
     const char *text = reef_cli_text(cli, "budget");
-    if (text == NULL) return REEF_OK;
-    char *end;
-    double value = strtod(text, &end);
-    bool a_day = *end == '\0' || strcmp(end, "/day") == 0;
-    if (end == text || !a_day || !(value > 0.0 && value <= 100000.0))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "--budget %s: expected incidents a day above 0, such as 5/day", text);
-    *out = value;
-    return REEF_OK;
+    return text == NULL ? REEF_OK : reef_budget_parse("--budget", text, out, err);
 }
 
 static reef_status read_options(const reef_cli_call *cli,
