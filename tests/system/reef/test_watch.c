@@ -329,6 +329,18 @@ LOGS_TEST(what_is_new_is_where_json_has_it_though_bytes_before_it_are_escaped) {
     assert_int_equal(unlink(log), 0);
 }
 
+LOGS_TEST(a_long_new_word_at_the_beginning_is_no_harm) {
+    char *log = path_in(l->directory, "wide"), *text = room(1 << 20), *to = text, word[41] = "";
+    memset(word, 0xff, sizeof(word) - 1); // shown as four times as many
+    for (size_t i = 0; i < 3000; i++)
+        to += sprintf(to, "a %s 2026-11-%02zu %02zu:%02zu:00 says port p7 is up\n",
+                      i == 2900 ? word : "b", 27 + i / 1440, i / 60 % 24, i % 60);
+    write_file(log, text);
+    program p = answers(0, "  word      1  a \\xff", "watch", "--replay", "--all", log, NULL);
+    expect_harmless(p.out);
+    assert_int_equal(unlink(log), 0);
+}
+
 LOGS_TEST(what_is_new_far_behind_in_a_line_is_no_harm) {
     char *log = path_in(l->directory, "long"), *text = room(4 << 20), *to = text;
     for (size_t i = 0; i < 3000; i++)

@@ -389,10 +389,11 @@ WATCH_TEST(repeats_of_an_event_are_its_lines) {
     say(d, 1, "error: no task is left");
     say(d, 1, "last message repeated 9 times");
     say(d, 1, "last message repeated 20 times");
+    say(d, 1, "--- last message repeated 5 times ---");
     assert_int_equal(finish(d), 1);
     assert_int_equal(d->heard[0].event_count, 1);
-    assert_int_equal(d->heard[0].events[0].count, 30);
-    assert_int_equal(counts(d).in_events, 3);
+    assert_int_equal(d->heard[0].events[0].count, 35);
+    assert_int_equal(counts(d).in_events, 4);
 }
 
 WATCH_TEST(what_only_mentions_repeats_is_a_line) {

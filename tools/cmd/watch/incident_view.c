@@ -36,7 +36,7 @@ static void print_event(const json_t *event) {
                  new_bytes = (size_t)json_integer_value(json_array_get(new, 1));
     size_t at = reef_line_text_at((const uint8_t *)line, count);
     bool has_new = new_bytes > 0 && new_at >= at && new_at + new_bytes <= count;
-    bool moved = has_new && new_at + new_bytes > at + COLUMNS - MARGIN;
+    bool moved = has_new && new_at + new_bytes > at + COLUMNS - MARGIN && new_at > at + BEFORE_WORD;
     if (moved) at = new_at - BEFORE_WORD;
     char *clean = reef_cli_printable((const uint8_t *)line + at, count - at, false);
     char *cut = reef_cli_cut(clean, COLUMNS - MARGIN - (moved ? 1 : 0));
