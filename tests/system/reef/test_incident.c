@@ -84,6 +84,7 @@ BOX_TEST(budget_and_gap_are_changed_and_stay) {
     expect_changes(box);
     (void)answers(0, "", "train", box->pool, box->text, NULL);
     assert_true(number(reef_json("incident", box->pool, "gap", "10m", NULL), "budget") == 0.5);
+    (void)answers(0, "1 incident a day may ring;", "incident", box->pool, "budget", "1/day", NULL);
     assert_true(is_sound(box->pool));
 }
 

@@ -164,8 +164,8 @@ static reef_status change_watch(reef_cli_call *cli, reef_error *err) {
             json_pack("{s:b, s:f, s:I}", "done", 1, "budget", budget, "gap_s", (json_int_t)gap),
             err);
     else if (status == REEF_OK)
-        printf("%g incidents a day may ring; events less than %s apart are one\n", budget,
-               CLI_DURATION(gap));
+        printf("%g incident%s a day may ring; events less than %s apart are one\n", budget,
+               budget == 1.0 ? "" : "s", CLI_DURATION(gap));
     json_decref(result);
     return status;
 }
