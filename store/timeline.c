@@ -9,7 +9,8 @@
 
 static reef_status json_check(const char *json, reef_error *err) {
     json_error_t reason;
-    json_t *value = json == NULL ? NULL : json_loads(json, JSON_REJECT_DUPLICATES, &reason);
+    json_t *value =
+        json == NULL ? NULL : json_loads(json, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &reason);
     // jansson gives no reason where it finds no memory.
     if (value == NULL && json != NULL && reason.text[0] == '\0')
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an event of the timeline");

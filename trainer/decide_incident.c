@@ -1,8 +1,15 @@
-// What a person says of an incident: part of what is known of lines, and an event.
+// What a person says of an incident, and of how much is to ring: part of what is known of lines, and
+// an event.
 #include "events.h"
 #include "trainer_internal.h"
 
 #include <inttypes.h>
+
+static reef_status need_watch(const reef_trainer *trainer, reef_error *err) {
+    if (trainer->watching.watch != NULL) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "this pool watches no lines: reef init POOL --watch true makes one that does");
+}
 
 reef_status reef_trainer_decide(reef_trainer *trainer,
                                 uint64_t incident,
@@ -11,16 +18,28 @@ reef_status reef_trainer_decide(reef_trainer *trainer,
                                 size_t *types,
                                 reef_error *err) {
     *types = 0;
-    if (trainer->watching.watch == NULL)
-        return reef_fail(
-            err, REEF_ERR_INVALID,
-            "this pool watches no lines: reef init POOL --watch true makes one that does");
-    reef_status status =
-        reef_watch_decide(trainer->watching.watch, incident, decision, for_s, types, err);
+    reef_status status = need_watch(trainer, err);
+    if (status == REEF_OK)
+        status = reef_watch_decide(trainer->watching.watch, incident, decision, for_s, types, err);
     if (status == REEF_OK)
         status =
             reef_state_event(trainer, err, "incident_decided",
                              "\"incident\": %" PRIu64 ", \"decision\": \"%s\", \"for_s\": %" PRIu64,
                              incident, reef_decision_name(decision), for_s);
+    return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
+}
+
+reef_status reef_trainer_watch_change(reef_trainer *trainer,
+                                      double budget,
+                                      uint32_t gap_s,
+                                      reef_watch_options *out,
+                                      reef_error *err) {
+    *out = (reef_watch_options){0};
+    reef_status status = need_watch(trainer, err);
+    if (status == REEF_OK) status = reef_watch_change(trainer->watching.watch, budget, gap_s, err);
+    if (status != REEF_OK) return status;
+    reef_watch_read_options(trainer->watching.watch, out);
+    status = reef_state_event(trainer, err, "watch_changed",
+                              "\"budget\": %.17g, \"gap_s\": %" PRIu32, out->budget, out->gap_s);
     return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
 }

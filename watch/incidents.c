@@ -198,9 +198,12 @@ reef_status reef_incidents_add(
     return status;
 }
 
-void reef_incidents_repeat(reef_open_incident *open, uint32_t index, int64_t time_ms) {
+void reef_incidents_repeat(reef_open_incident *open,
+                           uint32_t index,
+                           uint32_t lines,
+                           int64_t time_ms) {
     reef_event *event = &open->incident.events[index];
-    event->count++;
+    event->count += lines;
     if (time_ms <= event->last_ms) return;
     event->last_ms = time_ms;
     if (time_ms > open->incident.last_ms && time_ms - open->news_ms <= REPEAT_MS)

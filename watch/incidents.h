@@ -64,8 +64,11 @@ const reef_told_incident *reef_incidents_told(const reef_incidents *all, uint64_
 /** The open incident of that number; NULL: it is none. */
 reef_open_incident *reef_incidents_find(reef_incidents *all, uint64_t number);
 
-/** Event `index` of an open incident has another line. */
-void reef_incidents_repeat(reef_open_incident *open, uint32_t index, int64_t time_ms);
+/** Event `index` of an open incident has more lines. */
+void reef_incidents_repeat(reef_open_incident *open,
+                           uint32_t index,
+                           uint32_t lines,
+                           int64_t time_ms);
 
 /** It is so late: some may have ended. */
 void reef_incidents_advance(reef_incidents *all, int64_t time_ms);

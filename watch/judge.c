@@ -1,5 +1,6 @@
 // See reef_watch.h. Lines are judged one by one; a silence is looked for once a minute.
 #include "rare_bits.h"
+#include "repeat_line.h"
 #include "watch_internal.h"
 
 #include <stdlib.h>
@@ -38,13 +39,18 @@ const char *reef_severity_name(reef_severity severity) {
 
 // ---- making and freeing -------------------------------------------------------------------------
 
+void reef_watch_options_set(reef_watch *watch) {
+    watch->incidents.gap_s = watch->options.gap_s;
+    watch->incidents.budget = watch->options.budget;
+}
+
 reef_status reef_watch_new(reef_watch **out,
                            const reef_watch_options *options,
                            reef_incident_heard *heard,
                            void *context,
                            reef_error *err) {
     *out = NULL;
-    if (!(options->budget >= 0.0) || options->budget > 1e6)
+    if (!(options->budget >= 0.0) || options->budget > REEF_WATCH_BUDGET_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "a budget is a number of incidents a day, above 0");
     reef_watch *watch = calloc(1, sizeof(*watch));
     if (watch == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to watch lines");
@@ -54,8 +60,7 @@ reef_status reef_watch_new(reef_watch **out,
     if (o->budget == 0.0) o->budget = 5.0;
     if (o->quiet_s == 0) o->quiet_s = 3600;
     if (o->forget_days == 0) o->forget_days = 30;
-    watch->incidents.gap_s = o->gap_s;
-    watch->incidents.budget = o->budget;
+    reef_watch_options_set(watch);
     watch->incidents.heard = heard;
     watch->incidents.context = context;
     reef_status status = reef_line_types_init(&watch->types, err);
@@ -131,17 +136,33 @@ static void skip(reef_watch *w, int64_t ms) {
     }
 }
 
+// A status is missed where its type comes without it. Where its type stops that is one silence.
+static bool stops_with_type(const reef_line_types *types, uint32_t variant) {
+    const reef_line_type *type = reef_line_types_of(types, variant);
+    return type != NULL && type->rhythm.last_ms <= types->types[variant].rhythm.last_ms;
+}
+
+static void note_silence(reef_line_types *types, uint32_t type) {
+    for (uint32_t i = 0; i < types->count; i++)
+        if (reef_line_types_of(types, i) == &types->types[type] && stops_with_type(types, i))
+            types->types[i].rhythm.is_silent = true;
+}
+
 static reef_status find_silent(reef_watch *w, reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t i = 0; status == REEF_OK && i < w->types.count; i++) {
         reef_line_type *type = &w->types.types[i];
         reef_event event = {.news = REEF_NEWS_SILENCE};
         if (type->name == 0 || !w->sources[type->source].judged || is_silenced(w, type) ||
+            stops_with_type(&w->types, i) ||
             !reef_rhythm_is_silent(&type->rhythm, w->now_ms, &event.bits) ||
             event.bits < EVENT_BITS)
             continue;
+        note_silence(&w->types, i);
         event.first_ms = event.last_ms = w->now_ms;
-        event.line = reef_line_copy((const uint8_t *)type->sample, strlen(type->sample));
+        event.offset = type->offset;
+        event.line_bytes = type->sample_bytes;
+        event.line = reef_line_copy((const uint8_t *)type->sample, type->sample_bytes);
         status = tell(w, &event, type, err);
     }
     return status;
@@ -187,7 +208,10 @@ static reef_status pass_time(reef_watch *w, reef_error *err) {
 // ---- a line -------------------------------------------------------------------------------------
 
 // Days pass, and news of long ago says less. A source is judged once nothing new came for a while.
-static void count_line(const reef_watch *w, reef_watch_source *s, reef_severity severity) {
+static void count_line(const reef_watch *w,
+                       reef_watch_source *s,
+                       reef_severity severity,
+                       uint32_t lines) {
     if (s->first_ms == 0) {
         s->first_ms = s->news_ms = w->now_ms;
         s->day = w->now_ms / DAY_MS;
@@ -198,9 +222,9 @@ static void count_line(const reef_watch *w, reef_watch_source *s, reef_severity 
         for (int i = 0; i <= REEF_SEVERITY_CRITICAL; i++) s->severe[i] *= DAILY;
     }
     s->day = w->now_ms / DAY_MS;
-    s->lines += 1.0;
+    s->lines += lines;
     s->recent_news *= 1.0 - 1.0 / RECENT_LINES;
-    s->severe[severity] += 1.0;
+    s->severe[severity] += lines;
     s->read++;
     int64_t quiet = (int64_t)w->options.quiet_s * 1000;
     if (w->now_ms == 0)
@@ -225,6 +249,8 @@ typedef struct judged {
     uint64_t offset;
     reef_line_tokens tokens;
     reef_type_match match;
+    uint32_t lines;  // that it is, or stands for
+    bool is_repeats; // it stands for lines as the last one
     bool is_event, is_suppressed;
 } judged;
 
@@ -243,9 +269,10 @@ static reef_event event_of(const reef_watch *w, const judged *j, reef_news news,
                         .offset = j->offset,
                         .first_ms = w->now_ms,
                         .last_ms = w->now_ms,
-                        .count = 1,
+                        .count = j->lines,
                         .bits = bits,
-                        .line = reef_line_copy(j->line, shown)};
+                        .line = reef_line_copy(j->line, shown),
+                        .line_bytes = shown};
 }
 
 // What lies behind the part that is shown is not marked.
@@ -260,9 +287,11 @@ static reef_status judge_type(reef_watch *w, judged *j, reef_error *err) {
     // By what the source did of late, and by its last lines: a log that was begun says little new.
     const double bits = fmax(reef_log2_down((s->lines + 1.0) / (s->news + 0.5)),
                              reef_log2_down((RECENT_LINES + 1.0) / (s->recent_news + 0.5)));
-    const char *near =
-        j->match.nearest == UINT32_MAX ? NULL : w->types.types[j->match.nearest].sample;
-    char *nearest = near == NULL ? NULL : reef_line_copy((const uint8_t *)near, strlen(near));
+    const reef_line_type *near =
+        j->match.nearest == UINT32_MAX ? NULL : &w->types.types[j->match.nearest];
+    const size_t nearest_bytes = near == NULL ? 0 : near->sample_bytes;
+    char *nearest =
+        near == NULL ? NULL : reef_line_copy((const uint8_t *)near->sample, nearest_bytes);
     s->news += 1.0;
     s->recent_news += 1.0;
     s->news_ms = w->now_ms;
@@ -275,6 +304,7 @@ static reef_status judge_type(reef_watch *w, judged *j, reef_error *err) {
     }
     reef_event event = event_of(w, j, REEF_NEWS_TYPE, bits);
     event.nearest = nearest;
+    event.nearest_bytes = nearest == NULL ? 0 : nearest_bytes;
     return tell(w, &event, &w->types.types[j->match.type], err);
 }
 
@@ -293,21 +323,40 @@ static reef_status judge_word(reef_watch *w, judged *j, reef_error *err) {
     return status;
 }
 
+// Lines like this one may follow as a number of them.
+static void note_last(reef_watch *w, reef_watch_source *s, uint32_t number) {
+    if (s->last_count == REEF_LAST_TYPES_MAX) return;
+    s->last[s->last_count++] = (reef_named_type){number, w->types.types[number].name};
+}
+
+static bool is_known(const reef_watch *w, const reef_named_type *last) {
+    return last->type < w->types.count && last->name != 0 &&
+           w->types.types[last->type].name == last->name;
+}
+
 // token  whose number makes it a variant of its type; -1: none
 static reef_status count_rate(
     reef_watch *w, judged *j, uint32_t number, int token, reef_error *err) {
     double bits = 0.0;
     reef_line_type *type = &w->types.types[number];
-    bool rises = reef_rhythm_count(&type->rhythm, w->now_ms, &bits);
+    bool rises = reef_rhythm_count(&type->rhythm, j->lines, w->now_ms, &bits);
+    type->offset = j->offset;
     if (!rises || bits < EVENT_BITS || j->is_event || !is_told(w, j, type)) return REEF_OK;
     reef_event event = event_of(w, j, REEF_NEWS_RATE, bits);
     if (token >= 0) mark(&event, &j->tokens.tokens[token]);
+    if (j->is_repeats) {
+        event.severity = j->source->last_severity;
+        event.nearest = reef_line_copy((const uint8_t *)type->sample, type->sample_bytes);
+        event.nearest_bytes = event.nearest == NULL ? 0 : type->sample_bytes;
+    }
     return tell(w, &event, type, err);
 }
 
 static reef_status judge_rate(reef_watch *w, judged *j, reef_error *err) {
     const uint32_t type = j->match.type;
     reef_status status = count_rate(w, j, type, -1, err);
+    j->source->last_count = 0;
+    note_last(w, j->source, type);
     for (size_t i = 0; status == REEF_OK && i < j->tokens.count; i++) {
         const reef_token *token = &j->tokens.tokens[i];
         uint32_t variant;
@@ -315,9 +364,20 @@ static reef_status judge_rate(reef_watch *w, judged *j, reef_error *err) {
             !is_digit(j->line[token->at]) || w->types.types[type].places[i].is_open)
             continue;
         status = reef_line_types_variant(&w->types, type, i, token->hash, &variant, err);
-        if (status == REEF_OK && variant != UINT32_MAX)
-            status = count_rate(w, j, variant, (int)i, err);
+        if (status != REEF_OK || variant == UINT32_MAX) continue;
+        note_last(w, j->source, variant);
+        status = count_rate(w, j, variant, (int)i, err);
     }
+    return status;
+}
+
+// A number of lines as the last one. Their type is no news, but how many they are may be.
+static reef_status judge_repeats(reef_watch *w, judged *j, reef_error *err) {
+    const reef_watch_source *s = j->source;
+    reef_status status = REEF_OK;
+    w->types.types[j->match.type].lines += j->lines;
+    for (uint32_t i = 0; status == REEF_OK && i < s->last_count; i++)
+        if (is_known(w, &s->last[i])) status = count_rate(w, j, s->last[i].type, -1, err);
     return status;
 }
 
@@ -343,11 +403,34 @@ static reef_status judge_again(reef_watch *w, judged *j, reef_error *err) {
 static reef_open_incident *repeated(reef_watch *w, const judged *j) {
     if (j->match.type == UINT32_MAX) return NULL;
     const reef_line_type *type = &w->types.types[j->match.type];
-    bool is_more = type->is_rate ? type->rhythm.is_rising
-                                 : type->event_token < 0 ||
-                                       j->tokens.tokens[type->event_token].hash == type->event_word;
+    bool is_more =
+        j->is_repeats ? j->source->last_in_event
+        : type->is_rate
+            ? type->rhythm.is_rising
+            : type->event_token < 0 || j->tokens.tokens[type->event_token].hash == type->event_word;
     if (!is_more || type->event == UINT32_MAX) return NULL;
     return reef_incidents_find(&w->incidents, type->incident);
+}
+
+static reef_status judge_line(reef_watch *w, judged *j, bool is_repeated, reef_error *err) {
+    reef_status status = REEF_OK;
+    if (j->match.type == UINT32_MAX)
+        status = judge_type(w, j, err);
+    else if (j->match.news >= 0)
+        status = judge_word(w, j, err);
+    if (status == REEF_OK && !is_repeated) status = judge_again(w, j, err);
+    return status == REEF_OK ? judge_rate(w, j, err) : status;
+}
+
+// A line that stands for so many as the last one is not judged as a line of its own.
+static void read_repeats(const reef_watch *w, judged *j) {
+    const reef_watch_source *s = j->source;
+    const uint32_t repeats = reef_line_repeats(j->line, j->count, &j->tokens);
+    j->lines = 1;
+    j->is_repeats = repeats > 0 && s->last_count > 0 && is_known(w, &s->last[0]);
+    if (!j->is_repeats) return;
+    j->lines = repeats;
+    j->match = (reef_type_match){.type = s->last[0].type, .nearest = UINT32_MAX, .news = -1};
 }
 
 reef_status reef_watch_line(reef_watch *w,
@@ -365,19 +448,17 @@ reef_status reef_watch_line(reef_watch *w,
     if (status != REEF_OK) return status;
     reef_line_head_read(line, j.count, w->now_ms, &head);
     reef_line_tokens_read(line, j.count, &head, &j.tokens);
-    count_line(w, j.source, j.tokens.severity);
-    reef_line_types_find(&w->types, number, &j.tokens, &j.match);
+    read_repeats(w, &j);
+    count_line(w, j.source, j.is_repeats ? j.source->last_severity : j.tokens.severity, j.lines);
+    if (!j.is_repeats) reef_line_types_find(&w->types, number, &j.tokens, &j.match);
     reef_open_incident *open = repeated(w, &j);
     const uint64_t number_of_open = open != NULL ? open->incident.number : 0;
-    if (j.match.type == UINT32_MAX)
-        status = judge_type(w, &j, err);
-    else if (j.match.news >= 0)
-        status = judge_word(w, &j, err);
-    if (status == REEF_OK && open == NULL) status = judge_again(w, &j, err);
-    if (status == REEF_OK) status = judge_rate(w, &j, err);
+    status = j.is_repeats ? judge_repeats(w, &j, err) : judge_line(w, &j, open != NULL, err);
     if (status != REEF_OK) return status;
     if (open != NULL && !j.is_event && open->incident.number == number_of_open)
-        reef_incidents_repeat(open, w->types.types[j.match.type].event, w->now_ms);
+        reef_incidents_repeat(open, w->types.types[j.match.type].event, j.lines, w->now_ms);
+    if (!j.is_repeats) j.source->last_severity = j.tokens.severity;
+    j.source->last_in_event = j.is_event || open != NULL;
     w->counts.lines++;
     *(j.is_event || open != NULL ? &w->counts.in_events
       : j.is_suppressed          ? &w->counts.suppressed
@@ -410,6 +491,27 @@ reef_status reef_watch_decide(reef_watch *w,
         ++*types;
     }
     return REEF_OK;
+}
+
+reef_status reef_watch_change(reef_watch *w, double budget, uint32_t gap_s, reef_error *err) {
+    // Negated, so that NaN is refused too.
+    if (!(budget >= 0.0 && budget <= REEF_WATCH_BUDGET_MAX))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "a budget is above 0 and at most %.0f a day, not %g",
+                         REEF_WATCH_BUDGET_MAX, budget);
+    if (gap_s > REEF_WATCH_GAP_S_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "a gap is 1 to %u seconds, not %u",
+                         REEF_WATCH_GAP_S_MAX, gap_s);
+    if (budget == 0.0 && gap_s == 0)
+        return reef_fail(err, REEF_ERR_INVALID, "neither a budget nor a gap above 0 is given");
+    if (budget > 0.0) w->options.budget = budget;
+    if (gap_s > 0) w->options.gap_s = gap_s;
+    reef_watch_options_set(w);
+    return REEF_OK;
+}
+
+void reef_watch_read_options(const reef_watch *watch, reef_watch_options *out) {
+    *out = watch->options;
 }
 
 void reef_watch_finish(reef_watch *watch) {

@@ -103,7 +103,7 @@ static int64_t days_of(int64_t year, int64_t month, int64_t day) {
 }
 
 static bool is_date(int64_t year, int64_t month, int64_t day) {
-    return year >= 1990 && year <= 2100 && month >= 1 && month <= 12 && day >= 1 && day <= 31;
+    return year >= 1990 && year <= 2199 && month >= 1 && month <= 12 && day >= 1 && day <= 31;
 }
 
 // The year that makes a date without one nearest to a time.

@@ -216,7 +216,8 @@ reef_status reef_line_types_add(reef_line_types *t,
                                 uint32_t *out,
                                 reef_error *err) {
     reef_place *places = calloc(tokens->count > 0 ? tokens->count : 1, sizeof(*places));
-    char *sample = reef_line_copy(line, count < SAMPLE_BYTES_MAX ? count : SAMPLE_BYTES_MAX);
+    const size_t sample_bytes = count < SAMPLE_BYTES_MAX ? count : SAMPLE_BYTES_MAX;
+    char *sample = reef_line_copy(line, sample_bytes);
     reef_status status = places != NULL && sample != NULL
                              ? reserve(t, UINT32_MAX, out, err)
                              : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a type of lines");
@@ -237,6 +238,7 @@ reef_status reef_line_types_add(reef_line_types *t,
                                       .place_count = (uint32_t)tokens->count,
                                       .places = places,
                                       .sample = sample,
+                                      .sample_bytes = sample_bytes,
                                       .event_token = -1,
                                       .next = *head};
     *head = *out;
@@ -284,8 +286,8 @@ reef_status reef_line_types_variant(reef_line_types *t,
     }
     if (*out == t->count) {
         const uint32_t source = t->types[type].source;
-        char *sample =
-            reef_line_copy((const uint8_t *)t->types[type].sample, strlen(t->types[type].sample));
+        const size_t sample_bytes = t->types[type].sample_bytes;
+        char *sample = reef_line_copy((const uint8_t *)t->types[type].sample, sample_bytes);
         status = sample != NULL
                      ? reserve(t, type, out, err)
                      : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a type of lines");
@@ -299,10 +301,20 @@ reef_status reef_line_types_variant(reef_line_types *t,
                                           .is_variant = true,
                                           .source = source,
                                           .sample = sample,
+                                          .sample_bytes = sample_bytes,
                                           .event_token = -1,
                                           .next = UINT32_MAX};
     }
+    // It may have been forgotten, and come again in another place.
+    t->types[*out].of = type;
+    t->types[*out].of_name = t->types[type].name;
     t->cached[slot] = cached_name(t, name);
     t->answers[slot] = *out;
     return REEF_OK;
+}
+
+const reef_line_type *reef_line_types_of(const reef_line_types *t, uint32_t variant) {
+    const reef_line_type *v = &t->types[variant];
+    const bool is_known = v->is_variant && v->of < t->count && t->types[v->of].name == v->of_name;
+    return is_known ? &t->types[v->of] : NULL;
 }

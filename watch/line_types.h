@@ -22,11 +22,15 @@ typedef struct reef_place {
 typedef struct reef_line_type {
     uint64_t name; // hash of its source and first line's tokens; 0: free
     bool is_variant;
+    uint32_t of; // of a variant: its type, as long as that has the name `of_name`
+    uint64_t of_name;
     uint32_t source;
     uint32_t place_count;
     uint64_t lines;
     reef_place *places; // owned; (place_count)
-    char *sample;       // owned; its first line, cut
+    char *sample;       // owned; (sample_bytes) its first line, cut
+    size_t sample_bytes;
+    uint64_t offset; // of its last line, in the source
     reef_rhythm rhythm;
     uint64_t incident; // whose event `event` is of this type; by number
     uint32_t event;
@@ -88,6 +92,9 @@ REEF_MUST_CHECK reef_status reef_line_types_add(reef_line_types *types,
                                                 size_t count,
                                                 uint32_t *out,
                                                 reef_error *err);
+
+/** The type of a variant; NULL: it is none, or its type was forgotten. */
+const reef_line_type *reef_line_types_of(const reef_line_types *types, uint32_t variant);
 
 /** The types were read back: link those that lines are compared with. */
 void reef_line_types_linked(reef_line_types *types);

@@ -54,6 +54,7 @@ static bool is_too_many(const reef_rhythm *r, int w) {
 
 // A window is over: it counts for its day.
 static void end_window(reef_rhythm *r, int w, bool judged) {
+    // It is no more than the count, so that it has room.
     uint32_t count = judged && is_too_many(r, w) ? (uint32_t)too_many(r, w) : r->count[w];
     uint32_t *most = &r->most[w][at_day(r)];
     if (count > *most) *most = count;
@@ -70,7 +71,7 @@ static bool is_judged(const reef_rhythm *r, int64_t time_ms) {
     return r->first_ms > 0 && time_ms - r->first_ms >= RATE_AGE_MS && r->days >= DAYS_MIN;
 }
 
-bool reef_rhythm_count(reef_rhythm *r, int64_t time_ms, double *bits) {
+bool reef_rhythm_count(reef_rhythm *r, uint32_t lines, int64_t time_ms, double *bits) {
     bool judged = is_judged(r, time_ms), rises = false, is_high = false;
     if (r->first_ms == 0) {
         r->first_ms = r->last_ms = time_ms;
@@ -86,7 +87,7 @@ bool reef_rhythm_count(reef_rhythm *r, int64_t time_ms, double *bits) {
             end_window(r, w, judged);
             r->window[w] = time_ms / WINDOW_MS[w];
         }
-        r->count[w]++;
+        r->count[w] = lines > UINT32_MAX - r->count[w] ? UINT32_MAX : r->count[w] + lines;
         double usual = fmax(most_of(r->most[w]), 1.0);
         if (!judged || !is_too_many(r, w)) continue;
         is_high = true;

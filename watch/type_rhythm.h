@@ -23,12 +23,12 @@ typedef struct reef_rhythm {
 } reef_rhythm;
 
 /**
- * A line comes.
+ * Lines come at one time.
  *
  * bits  how rare so many of them are, by the days before; written where that has just become far
  *       more than ever: then true
  */
-bool reef_rhythm_count(reef_rhythm *rhythm, int64_t time_ms, double *bits);
+bool reef_rhythm_count(reef_rhythm *rhythm, uint32_t lines, int64_t time_ms, double *bits);
 
 /** It has not come for much longer than ever, and this has not been said yet. `bits` as above. */
 bool reef_rhythm_is_silent(reef_rhythm *rhythm, int64_t time_ms, double *bits);

@@ -5,12 +5,24 @@
 #include "incidents.h"
 #include "line_types.h"
 
+#define REEF_LAST_TYPES_MAX 4 // of a line: its type and three of its variants
+
+/** A type in reef_line_types, as long as it has that name. */
+typedef struct reef_named_type {
+    uint32_t type;
+    uint64_t name;
+} reef_named_type;
+
 typedef struct reef_watch_source {
     double lines, news, recent_news; // of late; of the last lines
     double severe[REEF_SEVERITY_CRITICAL + 1];
     int64_t day, first_ms, news_ms;
     uint64_t read;
     bool judged;
+    reef_named_type last[REEF_LAST_TYPES_MAX]; // (last_count) types that its last line counted for
+    uint32_t last_count;
+    reef_severity last_severity;
+    bool last_in_event; // of the first of them
     // The beginning of a line whose end has not come: (line_bytes), cut; where it begins.
     uint8_t line[REEF_WATCH_LINE_BYTES_MAX];
     uint32_t line_bytes;
@@ -28,5 +40,8 @@ struct reef_watch {
     uint32_t doubted;
     reef_watch_counts counts;
 };
+
+/** The options have changed: let incidents know. */
+void reef_watch_options_set(reef_watch *watch);
 
 #endif

@@ -1,7 +1,7 @@
 // The state of a watch as bytes, and back. One function for each struct says its layout: it writes,
 // or reads and checks. Integers are little-endian, numbers the 64 bits of a double.
 //
-//   part 0      clocks, counts, sources, incidents
+//   part 0      options, clocks, counts, sources, incidents
 //   part 1      incidents that rang
 //   part 2..    types of lines, TYPES_OF_PART each
 #include "reef_byte_order.h"
@@ -92,16 +92,17 @@ static void code_bytes(coder *c, uint8_t *bytes, size_t count) {
     if (at != NULL && count > 0) memcpy(c->writes ? at : bytes, c->writes ? bytes : at, count);
 }
 
-// Text on the heap, or NULL.
-static void code_text(coder *c, char **text) {
-    uint32_t count = *text == NULL ? UINT32_MAX : (uint32_t)strlen(*text);
+// Bytes of a line on the heap, with a NUL behind them, or NULL.
+static void code_line(coder *c, char **line, size_t *line_bytes) {
+    uint32_t count = *line == NULL ? UINT32_MAX : (uint32_t)*line_bytes;
     code_u32(c, &count);
     if (c->bad || count == UINT32_MAX) return;
     c->bad = count > REEF_WATCH_SHOWN_BYTES_MAX;
     if (c->bad) return;
-    if (!c->writes) *text = calloc(1, count + 1);
-    c->bad = *text == NULL;
-    if (!c->bad) code_bytes(c, (uint8_t *)*text, count);
+    if (!c->writes) *line = calloc(1, count + 1);
+    c->bad = *line == NULL;
+    *line_bytes = count;
+    if (!c->bad) code_bytes(c, (uint8_t *)*line, count);
 }
 
 // ---- structs ------------------------------------------------------------------------------------
@@ -116,6 +117,15 @@ static void code_source(coder *c, reef_watch_source *s) {
     code_i64(c, &s->news_ms);
     code_u64(c, &s->read);
     code_bool(c, &s->judged);
+    uint32_t severity = s->last_severity;
+    code_count(c, &s->last_count, REEF_LAST_TYPES_MAX);
+    for (uint32_t i = 0; i < s->last_count; i++) {
+        code_u32(c, &s->last[i].type);
+        code_u64(c, &s->last[i].name);
+    }
+    code_count(c, &severity, REEF_SEVERITY_CRITICAL);
+    code_bool(c, &s->last_in_event);
+    s->last_severity = severity;
     code_count(c, &s->line_bytes, REEF_WATCH_LINE_BYTES_MAX);
     code_u64(c, &s->line_at);
     code_bytes(c, s->line, s->line_bytes);
@@ -133,16 +143,16 @@ static void code_event(coder *c, reef_event *e) {
     code_i64(c, &e->last_ms);
     code_u64(c, &e->count);
     code_real(c, &e->bits);
-    code_text(c, &e->line);
+    code_line(c, &e->line, &e->line_bytes);
     code_u64(c, &new_at);
     code_u64(c, &new_bytes);
-    code_text(c, &e->nearest);
+    code_line(c, &e->nearest, &e->nearest_bytes);
     e->news = news;
     e->severity = severity;
     e->new_at = (size_t)new_at;
     e->new_bytes = (size_t)new_bytes;
     if (!c->bad &&
-        (e->line == NULL || new_at > strlen(e->line) || new_bytes > strlen(e->line) - new_at))
+        (e->line == NULL || new_at > e->line_bytes || new_bytes > e->line_bytes - new_at))
         c->bad = true;
 }
 
@@ -229,10 +239,15 @@ static void code_type(coder *c, reef_line_type *t, uint32_t source_count, uint32
         return;
     }
     code_bool(c, &t->is_variant);
+    if (t->is_variant) {
+        code_u32(c, &t->of);
+        code_u64(c, &t->of_name);
+    }
     code_u32(c, &t->source);
     code_count(c, &t->place_count, REEF_TOKENS_MAX);
     code_u64(c, &t->lines);
-    code_text(c, &t->sample);
+    code_line(c, &t->sample, &t->sample_bytes);
+    code_u64(c, &t->offset);
     code_rhythm(c, &t->rhythm);
     code_u64(c, &t->incident);
     code_u32(c, &t->event);
@@ -256,8 +271,18 @@ static void code_type(coder *c, reef_line_type *t, uint32_t source_count, uint32
         code_place(c, &t->places[i]);
 }
 
+static void code_options(coder *c, reef_watch_options *o) {
+    code_real(c, &o->budget);
+    code_u32(c, &o->gap_s);
+    code_u32(c, &o->quiet_s);
+    code_u32(c, &o->forget_days);
+    c->bad |= !(o->budget > 0.0 && o->budget <= REEF_WATCH_BUDGET_MAX) || o->gap_s == 0 ||
+              o->quiet_s == 0 || o->forget_days == 0;
+}
+
 static void code_head(coder *c, reef_watch *w, uint32_t *sources, uint32_t *types) {
     reef_watch_counts *counts = &w->counts;
+    code_options(c, &w->options);
     code_i64(c, &w->now_ms);
     code_i64(c, &w->minute);
     code_i64(c, &w->day);
@@ -351,6 +376,7 @@ reef_status reef_watch_read(reef_watch *w, reef_watch_get *get, void *context, r
     reef_status status = get_part(&c, 0, get, context, err);
     if (status != REEF_OK) return status;
     code_head(&c, w, &sources, &types);
+    reef_watch_options_set(w);
     for (uint32_t i = 0; status == REEF_OK && i < sources; i++) {
         uint32_t number;
         status = reef_watch_add_source(w, &number, err);

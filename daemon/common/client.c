@@ -144,7 +144,8 @@ static reef_status read_reply(const call *c, char **result, unsigned *retry_ms, 
     if (body == NULL)
         return reef_fail(err, REEF_ERR_IO, "the daemon at '%s' ended before it answered",
                          c->address.sun_path);
-    json_t *reply = json_loads(body, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
+    json_t *reply =
+        json_loads(body, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     const json_t *error = json_object_get(reply, "error");
     const char *message = json_string_value(json_object_get(error, "message"));
     bool good = strncmp(c->reply + 9, "200", 3) == 0;

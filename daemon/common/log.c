@@ -264,7 +264,7 @@ void reef_report_event(reef_report *report, json_t *event) {
 }
 
 void reef_report_event_text(reef_report *report, const char *json) {
-    json_t *event = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
+    json_t *event = json_loads(json, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     if (!json_is_object(event)) {
         json_decref(event);
         event = json_pack("{s:s, s:o}", "event", "event", "message", reef_json_text(json));

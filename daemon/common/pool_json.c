@@ -177,7 +177,7 @@ static reef_status on_event(void *context,
                             reef_error *err) {
     reading *r = context;
     // The timeline's records are JSON text, written by the trainer.
-    json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
+    json_t *event = json_loadb(view->data, view->bytes, JSON_ALLOW_NUL, NULL);
     if (event == NULL)
         return reef_fail(err, REEF_ERR_CORRUPT, "event %" PRIu64 " of the timeline is not JSON",
                          key->sequence);

@@ -148,6 +148,19 @@ static reef_status read_decide(reef_request *request, json_t *object, reef_error
     return REEF_OK;
 }
 
+// What is out of bounds is refused by the watch.
+static reef_status read_watch(reef_request *request, json_t *object, reef_error *err) {
+    reef_watch_options *watch = &request->order.watch;
+    json_int_t gap_s = 0;
+    reef_status status = take(object, err, "{s?F, s?I}", "budget", &watch->budget, "gap_s", &gap_s);
+    if (status != REEF_OK) return status;
+    if (gap_s < 0 || gap_s > UINT32_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "gap_s %" JSON_INTEGER_FORMAT ": 1 to %u seconds",
+                         gap_s, REEF_WATCH_GAP_S_MAX);
+    watch->gap_s = (uint32_t)gap_s;
+    return REEF_OK;
+}
+
 static reef_status read_prune(reef_request *request, json_t *object, reef_error *err) {
     json_int_t keep_last = 0;
     int dry_run = 0;
@@ -211,6 +224,7 @@ static const struct {
     {"thaw", ORDER, REEF_CREW_FREEZE, read_thaw},
     {"kind_name", ORDER, REEF_CREW_KIND_NAME, read_kind_name},
     {"incident", ORDER, REEF_CREW_DECIDE, read_decide},
+    {"watch", ORDER, REEF_CREW_WATCH, read_watch},
     {"prune", ORDER, REEF_CREW_PRUNE, read_prune},
     {"snapshot", ORDER, REEF_CREW_SNAPSHOT, read_snapshot},
     {"snapshot_remove", ORDER, REEF_CREW_SNAPSHOT_REMOVE, read_snapshot_remove},
@@ -293,6 +307,10 @@ static json_t *decide_json(const reef_request *request) {
                      (json_int_t)request->done.types);
 }
 
+static json_t *watch_json(const reef_watch_options *watch) {
+    return json_pack("{s:f, s:I}", "budget", watch->budget, "gap_s", (json_int_t)watch->gap_s);
+}
+
 static json_t *prune_json(const reef_request *request) {
     const reef_pruning *done = &request->done.pruning;
     return json_pack("{s:I, s:I, s:I, s:b}", "states", (json_int_t)done->states, "visits",
@@ -328,6 +346,8 @@ static json_t *order_json(const reef_request *request) {
         return kind_name_json(&request->order);
     case REEF_CREW_DECIDE:
         return decide_json(request);
+    case REEF_CREW_WATCH:
+        return watch_json(&request->done.watch);
     case REEF_CREW_PRUNE:
         return prune_json(request);
     default:

@@ -78,6 +78,7 @@ typedef enum reef_crew_kind {
     REEF_CREW_FREEZE,
     REEF_CREW_KIND_NAME,
     REEF_CREW_DECIDE,
+    REEF_CREW_WATCH,
     REEF_CREW_PRUNE,
     REEF_CREW_SNAPSHOT,
     REEF_CREW_SNAPSHOT_REMOVE, // the payload: names
@@ -95,6 +96,7 @@ typedef struct reef_crew_order {
     uint64_t payload_bytes;
     uint64_t incident, for_s;
     reef_decision decision;
+    reef_watch_options watch; // its budget and gap
     reef_freeze freeze;
     char seal_dtype[8];
     char name[REEF_NAME_BYTES_MAX * 4];
@@ -108,6 +110,7 @@ typedef struct reef_crew_result {
     reef_commit commit;  // commit
     uint64_t changed;    // freeze
     size_t types;        // decide
+    reef_watch_options watch;
     reef_sealing sealing;
     reef_pruning pruning;
     reef_snapshot snapshot;

@@ -33,7 +33,7 @@ static bool has_column(const char *name) {
 static char *value_text(const json_t *value) {
     if (json_is_string(value)) {
         const char *text = json_string_value(value);
-        return reef_cli_printable((const uint8_t *)text, strlen(text), false);
+        return reef_cli_printable((const uint8_t *)text, json_string_length(value), false);
     }
     if (json_is_real(value)) return reef_cli_format("%.4g", json_real_value(value));
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);

@@ -19,7 +19,7 @@ static reef_status call_daemon(const reef_cli_call *cli,
         reef_daemon_call(cli->pool, reef_cli_text(cli, "socket"), text, &reply, err);
     free(text);
     if (status != REEF_OK) return status;
-    *result = json_loads(reply, JSON_DECODE_ANY, NULL);
+    *result = json_loads(reply, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     free(reply);
     // How long the request waited behind a commit, for those who measure.
     const json_t *waited = json_object_get(*result, "waited_ms");

@@ -336,7 +336,7 @@ static reef_status on_event(void *context,
     const dating *d = context;
     const char *name = NULL;
     json_int_t g = -1, at = -1, unix_ms = -1;
-    json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
+    json_t *event = json_loadb(view->data, view->bytes, JSON_ALLOW_NUL, NULL);
     if (event == NULL)
         return reef_fail(err, REEF_ERR_CORRUPT, "event %" PRIu64 " of the timeline is not JSON",
                          key->sequence);

@@ -16,16 +16,16 @@ static reef_key key_of(uint32_t generation, uint32_t part) {
 
 // ---- incidents ----------------------------------------------------------------------------------
 
-static const char *source_name(const void *context, uint32_t source) {
+static void find_place(const void *context, uint32_t source, reef_line_place *out) {
     const reef_trainer *trainer = context;
-    return trainer->stream.sources[source].name;
+    out->source = trainer->stream.sources[source].name;
 }
 
 // What went wrong is told by the call during which it was heard.
 static void on_incident(void *context, const reef_incident *incident) {
     reef_trainer *trainer = context;
     if (!incident->rings || incident->event_count == 0) return;
-    json_t *json = reef_incident_json(incident, source_name, trainer);
+    json_t *json = reef_incident_json(incident, find_place, trainer);
     char *text = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
     json_decref(json);
     reef_error *err = &trainer->watching.failed;

@@ -29,6 +29,8 @@
 #define REEF_WATCH_LINE_BYTES_MAX 2048u // of a line that is looked at
 #define REEF_WATCH_EVENTS_MAX 64        // of an incident; more are only counted
 #define REEF_MUTE_S_MAX 31536000        // a year
+#define REEF_WATCH_BUDGET_MAX 1e6       // incidents a day
+#define REEF_WATCH_GAP_S_MAX 604800u    // that a person may choose: a week
 #define REEF_WATCH_SHOWN_BYTES_MAX 512u // of a line that is kept to be shown
 
 typedef struct reef_watch reef_watch;
@@ -73,13 +75,15 @@ typedef struct reef_event {
     reef_severity severity;
     uint32_t source;
     uint64_t type;   // names the type of line, in every run
-    uint64_t offset; // in its source: where its first line begins
+    uint64_t offset; // in its source: where its first line begins; of a silence the type's last one
     int64_t first_ms, last_ms;
     uint64_t count; // lines
     double bits;
-    char *line;               // owned; the first one, cut; of a silence the last one of its type
+    char *line;    // owned; (line_bytes) the first one, cut; of a silence the first of its type
+    char *nearest; // owned; (nearest_bytes) the first line of a type; NULL: none. Of a new type
+                   // the one that is nearest; of a rate the one whose lines are only counted
+    size_t line_bytes, nearest_bytes; // any bytes: NULs are no end. One NUL stands behind them
     size_t new_at, new_bytes; // what is new in it; nothing: all of it, how often it comes, or cut
-    char *nearest;            // owned; of a new type the nearest known one's first line; NULL: none
 } reef_event;
 
 typedef struct reef_incident {
@@ -160,8 +164,8 @@ typedef reef_status reef_watch_get(
     void *context, uint32_t number, const uint8_t **bytes, size_t *count, reef_error *err);
 
 /**
- * All that the watch knows but its options, in parts that are numbered from 0: types of lines that
- * did not come are in parts that do not change.
+ * All that the watch knows, in parts that are numbered from 0: types of lines that did not come are
+ * in parts that do not change. Of its options budget, gap, quiet and forget are among it.
  *
  * parts  written: how many there are
  *
@@ -170,7 +174,10 @@ typedef reef_status reef_watch_get(
 REEF_MUST_CHECK reef_status reef_watch_write(
     reef_watch *watch, reef_watch_put *put, void *context, uint32_t *parts, reef_error *err);
 
-/** Take up a state that was written, in a new watch. Errors: NO_MEMORY, CORRUPT. */
+/**
+ * Take up a state that was written, in a new watch, with the options that are in it in place of
+ * those that the watch was made with. Errors: NO_MEMORY, CORRUPT.
+ */
 REEF_MUST_CHECK reef_status reef_watch_read(reef_watch *watch,
                                             reef_watch_get *get,
                                             void *context,
@@ -191,6 +198,20 @@ REEF_MUST_CHECK reef_status reef_watch_decide(reef_watch *watch,
                                               uint64_t for_s,
                                               size_t *types,
                                               reef_error *err);
+
+/**
+ * A person has chosen how much may ring, and what is one incident: from the next event on.
+ *
+ * budget, gap_s  of reef_watch_options; 0: stays as it is
+ *
+ * Errors: INVALID one of them is out of its bounds, or both are 0: nothing has changed.
+ */
+REEF_MUST_CHECK reef_status reef_watch_change(reef_watch *watch,
+                                              double budget,
+                                              uint32_t gap_s,
+                                              reef_error *err);
+/** The options as they are, with their defaults. */
+void reef_watch_read_options(const reef_watch *watch, reef_watch_options *out);
 
 const char *reef_decision_name(reef_decision decision);
 

@@ -6,13 +6,20 @@
 
 #include <jansson.h>
 
-/** What a source is called, lent. */
-typedef const char *reef_source_name(const void *context, uint32_t source);
+/** Where a line lies, in words: lent. */
+typedef struct reef_line_place {
+    const char *source; // what it is called
+    const char *file;   // of the source; NULL: it is none, or has only one offset
+    uint64_t offset;    // in the file; without one in the source
+} reef_line_place;
+
+/** The place of an offset of a source, written to `out`: all but `offset` is zero, and that given. */
+typedef void reef_line_place_of(const void *context, uint32_t source, reef_line_place *out);
 
 /** {"incident", "state", "rings", "first_time", ..., "events"}, the rarest event first; NULL: no
  * memory. */
 json_t *reef_incident_json(const reef_incident *incident,
-                           reef_source_name *name_of,
+                           reef_line_place_of *place_of,
                            const void *context);
 
 #endif

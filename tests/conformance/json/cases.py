@@ -107,6 +107,9 @@ CHANGING = [
     ("import", ["import", "fresh.pool", "other.pool", "--generations", "1"]),
     ("incident", ["incident", "logs.pool", "mute", "1", "--for", "3d"]),
     ("incident", ["incident", "logs.pool", "list", "--last", "1"]),
+    ("incident", ["incident", "logs.pool", "budget", "2/day"]),
+    ("incident", ["incident", "logs.pool", "gap", "5m"]),
+    ("timeline", ["timeline", "logs.pool"]),
     ("timeline", ["timeline", "reef.pool"]),
     ("status", ["status", "reef.pool"]),
 ]
@@ -158,6 +161,9 @@ MISTAKES = [
     ("error", ["incident", "logs.pool", "show", "99"], 66),
     ("error", ["incident", "logs.pool", "fault", "99"], 66),
     ("error", ["incident", "logs.pool", "normal", "1", "--for", "3d"], 64),
+    ("error", ["incident", "logs.pool", "budget"], 64),
+    ("error", ["incident", "logs.pool", "gap", "8d"], 64),
+    ("error", ["incident", "reef.pool", "budget", "2/day"], 64),
     ("error", ["watch", "--replay", "missing.log"], 66),
 ]
 

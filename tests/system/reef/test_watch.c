@@ -117,10 +117,11 @@ static void expect_rotated(const logs *l, const json_t *lines) {
     assert_non_null(strstr(string(incident, "title"), "error: task has no worker"));
     assert_int_equal(length(incident, "events"), 1);
     const json_t *event = json_at(incident, "events.0");
-    expect_keys(event, "sort severity source first_time last_time offset count type bits");
+    expect_keys(event, "sort severity source file first_time last_time offset count type bits");
     assert_string_equal(string(event, "sort"), "type");
     assert_string_equal(string(event, "severity"), "error");
     assert_string_equal(string(event, "source"), l->rotated);
+    assert_string_equal(string(event, "file"), formatted("%s.2.gz", l->rotated));
     assert_int_equal(integer(event, "offset"), l->offset); // in the file, unpacked
     assert_true(number(event, "first_time") == (double)(BEGIN_S + DAY_S + 720 * 60));
     assert_string_equal(string(event, "first_line"),
@@ -190,6 +191,64 @@ LOGS_TEST(marks_stand_right_behind_what_takes_other_columns_than_bytes) {
     assert_int_equal(unlink(log), 0);
 }
 
+// ---- names --------------------------------------------------------------------------------------
+
+// A directory of logs, each with one day of the four, or with all of them (-1).
+typedef struct named {
+    const char *name;
+    int day;
+} named;
+
+// How many sources they are.
+static size_t sources_of(const logs *l, const char *folder, const named *files, size_t count) {
+    char *directory = path_in(l->directory, folder);
+    assert_int_equal(mkdir(directory, 0700), 0);
+    for (size_t i = 0; i < count; i++) {
+        const char *text = files[i].day >= 0
+                               ? day_of((size_t)files[i].day, NULL, NULL)
+                               : formatted("%s%s%s", day_of(0, NULL, NULL), day_of(1, NULL, NULL),
+                                           day_of(2, NULL, NULL));
+        char *path = path_in(directory, files[i].name);
+        if (strstr(path, ".gz") != NULL)
+            write_gz(path, text);
+        else
+            write_file(path, text);
+    }
+    program p = answers(0, " lines of ", "watch", "--replay", directory, NULL);
+    size_t sources = (size_t)atoi(strstr(p.out, " lines of ") + strlen(" lines of "));
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(unlink(path_in(directory, files[i].name)), 0);
+    assert_int_equal(rmdir(directory), 0);
+    return sources;
+}
+#define SOURCES_OF(...)                                                                            \
+    sources_of(l, "names", (const named[]){__VA_ARGS__},                                           \
+               sizeof((const named[]){__VA_ARGS__}) / sizeof(named))
+
+LOGS_TEST(a_log_for_each_host_is_not_taken_for_rotated_files) {
+    assert_int_equal(SOURCES_OF({"10.0.0.1", 1}, {"10.0.0.2", 0}), 2); // in the order of a rotation
+    assert_int_equal(SOURCES_OF({"10.0.0.1", -1}, {"10.0.0.2", -1}, {"10.0.0.3", -1}), 3);
+    assert_int_equal(SOURCES_OF({"app-1.2", 1}, {"app-1.3", 0}), 2);
+    assert_int_equal(SOURCES_OF({"web.1", -1}, {"web.2", -1}), 2); // at the same time
+    assert_int_equal(SOURCES_OF({"web.1", 0}, {"web.2", 1}), 2);   // the larger the younger
+    assert_int_equal(SOURCES_OF({"web.1", 2}, {"web.3", 0}), 2);   // a gap
+    assert_int_equal(SOURCES_OF({"web.1", 2}, {"cron.2", 0}), 2);
+    assert_int_equal(SOURCES_OF({"app-20261127", -1}, {"app-20261128", -1}), 2);
+    assert_int_equal(SOURCES_OF({"app-20269927", 0}, {"app-20269928", 1}), 2); // no dates
+    assert_int_equal(SOURCES_OF({"run.1234", 1}, {"run.1233", 0}), 2);         // of processes
+}
+
+LOGS_TEST(what_logrotate_makes_is_one_log_in_all_its_forms) {
+    assert_int_equal(SOURCES_OF({"a", 2}, {"a.1", 1}, {"a.2.gz", 0}), 1);
+    assert_int_equal(SOURCES_OF({"a.log", 2}, {"a.log.1", 1}), 1);
+    assert_int_equal(SOURCES_OF({"a.log.3", 1}, {"a.log.4.gz", 0}), 1); // others went
+    assert_int_equal(SOURCES_OF({"a-20261127", 0}, {"a-20261128.gz", 1}), 1);
+    assert_int_equal(SOURCES_OF({"a", 1}, {"a-20261127", 0}), 1);
+    assert_int_equal(SOURCES_OF({"a-2026-11-27", 0}, {"a-2026-11-28", 1}), 1);
+    assert_int_equal(SOURCES_OF({"10.0.0.1", 2}, {"10.0.0.1.1", 1}, {"10.0.0.1.2.gz", 0}), 1);
+    assert_int_equal(SOURCES_OF({"a", 3}, {"a.7", 0}), 1); // the log itself is there
+}
+
 // ---- odd lines ----------------------------------------------------------------------------------
 
 static void expect_harmless(const char *text) {
@@ -212,6 +271,72 @@ LOGS_TEST(escape_sequences_are_printed_harmlessly) {
                                 : "up");
     write_file(log, text);
     p = answers(0, "of it is \\x1bc\n", "watch", "--replay", "--all", log, NULL);
+    expect_harmless(p.out);
+    assert_int_equal(unlink(log), 0);
+}
+
+LOGS_TEST(names_of_files_are_printed_harmlessly) {
+    char *log = log_with(l, "\x1b[31mred\xff\n.log", "error: task has no worker");
+    program p = answers(0, "\\x1b[31mred\\xff\\n.log", "watch", "--replay", "--all", log, NULL);
+    expect_harmless(p.out);
+    // JSON has UTF-8.
+    const char *source = string(watched(log, NULL), "0.events.0.source");
+    assert_non_null(strstr(source, "\x1b[31mred\\xff\n.log"));
+    assert_int_equal(unlink(log), 0);
+    log = path_in(l->directory, "\x1b[32mgreen");
+    write_file(log, "first line\n");
+    p = answers(0, "", "watch", "--replay", log, NULL);
+    assert_non_null(strstr(p.err, "no line of"));
+    expect_harmless(p.err);
+    write_file(log, "\x7f");
+    FILE *file = fopen(log, "a");
+    assert_non_null(file);
+    assert_int_equal(fwrite("\0\0\n", 1, 3, file), 3);
+    assert_int_equal(fclose(file), 0);
+    p = answers(66, "", "watch", "--replay", log, NULL);
+    assert_non_null(strstr(p.err, "is no text"));
+    expect_harmless(p.err);
+    assert_int_equal(unlink(log), 0);
+}
+
+LOGS_TEST(a_nul_in_a_line_does_not_end_what_is_shown_of_it) {
+    char *log = log_with(l, "nul", "link of port # is # down"), *text = room(1 << 20);
+    FILE *file = fopen(log, "r+");
+    assert_non_null(file);
+    size_t count = fread(text, 1, 1 << 20, file);
+    for (size_t i = 0; i < count; i++)
+        if (text[i] == '#') text[i] = '\0';
+    rewind(file);
+    assert_int_equal(fwrite(text, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+    program p =
+        answers(0, "link of port \\x00 is \\x00 down", "watch", "--replay", "--all", log, NULL);
+    expect_harmless(p.out);
+    p = answers(0, "link of port \\u0000 is \\u0000 down", "watch", "--replay", "--all", "--json",
+                log, NULL);
+    assert_int_equal(unlink(log), 0);
+}
+
+LOGS_TEST(what_is_new_is_where_json_has_it_though_bytes_before_it_are_escaped) {
+    char *log = path_in(l->directory, "shifted"), *text = room(1 << 20), *to = text;
+    for (size_t i = 0; i < 3000; i++)
+        to += sprintf(to, "2026-11-%02zu %02zu:%02zu:00 m\xe4rz \xff port p7 is %s\n",
+                      27 + i / 1440, i / 60 % 24, i % 60, i == 2900 ? "down" : "up");
+    write_file(log, text);
+    json_t *lines = watched(log, NULL);
+    const json_t *event = json_at(lines, "0.events.0");
+    assert_memory_equal(string(event, "first_line") + integer(event, "new.0"), "down", 4);
+    assert_int_equal(unlink(log), 0);
+}
+
+LOGS_TEST(a_long_new_word_at_the_beginning_is_no_harm) {
+    char *log = path_in(l->directory, "wide"), *text = room(1 << 20), *to = text, word[41] = "";
+    memset(word, 0xff, sizeof(word) - 1); // shown as four times as many
+    for (size_t i = 0; i < 3000; i++)
+        to += sprintf(to, "a %s 2026-11-%02zu %02zu:%02zu:00 says port p7 is up\n",
+                      i == 2900 ? word : "b", 27 + i / 1440, i / 60 % 24, i % 60);
+    write_file(log, text);
+    program p = answers(0, "  word      1  a \\xff", "watch", "--replay", "--all", log, NULL);
     expect_harmless(p.out);
     assert_int_equal(unlink(log), 0);
 }

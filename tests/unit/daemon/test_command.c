@@ -67,6 +67,17 @@ PLAIN_TEST(freeze_takes_everything_unless_a_range_is_given) {
     assert_false(freeze->dry_run);
 }
 
+PLAIN_TEST(a_watch_is_changed_in_what_is_given) {
+    reef_command command;
+    reef_error err;
+    const reef_watch_options *watch = &command.request.order.watch;
+    assert_int_equal(parse(&command, "{\"command\": \"watch\", \"budget\": 2}", &err), REEF_OK);
+    assert_int_equal(command.request.order.kind, REEF_CREW_WATCH);
+    assert_true(watch->budget == 2.0 && watch->gap_s == 0);
+    assert_int_equal(parse(&command, "{\"command\": \"watch\", \"gap_s\": 300}", &err), REEF_OK);
+    assert_true(watch->budget == 0.0 && watch->gap_s == 300);
+}
+
 PLAIN_TEST(what_is_not_understood_is_refused_with_a_reason) {
     static const char *const LINES[] = {
         "",
@@ -92,6 +103,11 @@ PLAIN_TEST(what_is_not_understood_is_refused_with_a_reason) {
         "{\"command\": \"kind_name\", \"name\": \"a\"}",
         "{\"command\": \"kind_name\", \"kind\": 65536, \"name\": \"a\"}",
         "{\"command\": \"kind_name\", \"kind\": 0, \"name\": \"a\\u0000b\"}",
+        "{\"command\": \"watch\", \"budget\": \"2/day\"}",
+        "{\"command\": \"watch\", \"gap_s\": -1}",
+        "{\"command\": \"watch\", \"gap_s\": 4294967296}",
+        "{\"command\": \"watch\", \"gap_s\": 1.5}",
+        "{\"command\": \"watch\", \"gap\": 60}",
         "{\"command\": \"prune\"}",
         "{\"command\": \"prune\", \"keep_last\": 0}",
         "{\"command\": \"prune\", \"keep_last\": 65537}",

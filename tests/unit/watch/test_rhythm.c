@@ -26,7 +26,7 @@ static course begun(void) {
 static void pass(course *c, int64_t every_ms, int64_t for_ms) {
     for (int64_t end = c->now_ms + for_ms; c->now_ms < end; c->now_ms += every_ms) {
         c->silences += reef_rhythm_is_silent(&c->rhythm, c->now_ms, &c->bits);
-        c->rises += reef_rhythm_count(&c->rhythm, c->now_ms, &c->bits);
+        c->rises += reef_rhythm_count(&c->rhythm, 1, c->now_ms, &c->bits);
     }
 }
 
@@ -120,7 +120,7 @@ PLAIN_TEST(lines_that_come_late_count_for_the_present) {
     course c = begun();
     pass(&c, MINUTE_MS, 3 * DAY_MS);
     int64_t last = c.rhythm.last_ms;
-    assert_false(reef_rhythm_count(&c.rhythm, last - DAY_MS, &c.bits));
+    assert_false(reef_rhythm_count(&c.rhythm, 1, last - DAY_MS, &c.bits));
     assert_int_equal(c.rhythm.last_ms, last);
     assert_int_equal(c.rhythm.count[0], 11);
 }

@@ -48,7 +48,7 @@ typedef struct desk {
     reef_watch *watch;
     int64_t now_ms;
     uint32_t seed;
-    uint64_t offsets[SOURCES], lines;
+    uint64_t offsets[SOURCES], lines, status_at;
     reef_incident heard[HEARD_MAX];
     size_t heard_count, rung;
 } desk;
@@ -316,6 +316,95 @@ WATCH_TEST(what_comes_all_the_time_and_stops_rings) {
         found |= e->source == 1 && strstr(e->line, "heartbeat ok") != NULL;
     }
     assert_true(found);
+}
+
+// The two logs as always, and a status every ten seconds.
+static void status_until(desk *d, int64_t end_ms, int status) {
+    for (int64_t i = 0; d->now_ms < end_ms; d->now_ms += 10 * SECOND_MS, i++) {
+        if (status > 0) d->status_at = say(d, 0, "probe of shop says status %d", status);
+        if (i % 6 != 0) continue;
+        say(d, 1, "worker %u finished task t%u", 1000 + draw(d, 8), draw(d, 100000));
+    }
+}
+
+WATCH_TEST(a_constant_status_that_stops_is_one_silence) {
+    status_until(d, BEGIN_MS + 4 * DAY_MS, 200);
+    const uint64_t last = d->status_at;
+    status_until(d, d->now_ms + 2 * HOUR_MS, 0);
+    assert_int_equal(counts(d).events[REEF_NEWS_SILENCE], 1);
+    status_until(d, d->now_ms + HOUR_MS, 503); // it is another one, which is news by itself
+    assert_int_equal(counts(d).events[REEF_NEWS_SILENCE], 1);
+    assert_int_equal(counts(d).events[REEF_NEWS_WORD], 1);
+    (void)finish(d);
+    assert_int_equal(d->heard[0].event_count, 1);
+    assert_int_equal(d->heard[0].events[0].offset, last); // of its last line
+}
+
+WATCH_TEST(a_status_that_stops_while_its_type_goes_on_is_a_silence) {
+    for (; d->now_ms < BEGIN_MS + 4 * DAY_MS; d->now_ms += 10 * SECOND_MS)
+        say(d, 0, "probe of shop says status %d", d->now_ms / 10000 % 3 == 0 ? 304 : 200);
+    assert_int_equal(counts(d).events[REEF_NEWS_SILENCE], 0);
+    status_until(d, d->now_ms + HOUR_MS, 200);
+    assert_int_equal(counts(d).events[REEF_NEWS_SILENCE], 1);
+}
+
+WATCH_TEST(lines_that_syslog_only_counts_are_lines_of_the_type_before) {
+    static const char *const FORMS[] = {"last message repeated %u times",
+                                        "message repeated %u times: [ heartbeat ok]"};
+    for (size_t form = 0; form < 2; form++) {
+        const size_t before = counts(d).events[REEF_NEWS_RATE];
+        for (int64_t end = d->now_ms + 3 * DAY_MS; d->now_ms < end; d->now_ms += MINUTE_MS) {
+            usual_until(d, d->now_ms + MINUTE_MS, MINUTE_MS);
+            d->now_ms -= MINUTE_MS;
+            say(d, 1, FORMS[form], 2 + draw(d, 3)); // as always
+        }
+        assert_int_equal(counts(d).events[REEF_NEWS_RATE], before);
+        const size_t types = counts(d).types;
+        say(d, 1, FORMS[form], 5000);
+        assert_int_equal(counts(d).events[REEF_NEWS_RATE], before + 1);
+        assert_int_equal(counts(d).types, types); // no type of its own
+        say(d, 1, FORMS[form], 70);
+        usual(d, 3 * HOUR_MS);
+    }
+    (void)finish(d);
+    assert_int_equal(d->heard_count, 2);
+    const reef_event *e = &d->heard[1].events[0];
+    assert_true(e->count >= 5070);
+    assert_non_null(strstr(e->line, "message repeated 5000 times"));
+    assert_non_null(strstr(e->nearest, "heartbeat ok")); // what is repeated
+}
+
+WATCH_TEST(a_status_has_the_repeats_of_its_line) {
+    for (size_t minute = 0; minute < 4 * 1440; minute++, d->now_ms += MINUTE_MS)
+        for (size_t i = 0; i < 20; i++) // one in two hundred is no success
+            say(d, 1, "answered %d to %u", i == 0 && minute % 10 == 0 ? 500 : 200, draw(d, 99999));
+    say(d, 1, "answered 500 to 12345");
+    say(d, 1, "last message repeated 60 times"); // of all answers that is not much
+    assert_int_equal(counts(d).events[REEF_NEWS_RATE], 1);
+    (void)finish(d);
+}
+
+WATCH_TEST(repeats_of_an_event_are_its_lines) {
+    usual(d, 2 * DAY_MS);
+    say(d, 1, "error: no task is left");
+    say(d, 1, "last message repeated 9 times");
+    say(d, 1, "last message repeated 20 times");
+    say(d, 1, "--- last message repeated 5 times ---");
+    assert_int_equal(finish(d), 1);
+    assert_int_equal(d->heard[0].event_count, 1);
+    assert_int_equal(d->heard[0].events[0].count, 35);
+    assert_int_equal(counts(d).in_events, 4);
+}
+
+WATCH_TEST(what_only_mentions_repeats_is_a_line) {
+    usual(d, 2 * DAY_MS);
+    const size_t types = counts(d).types;
+    say(d, 0, "the last message repeated 5 times was lost");
+    say(d, 0, "message repeated 7 times to user7");
+    say(d, 0, "last message repeated often times");
+    assert_int_equal(counts(d).types, types + 3);
+    say(d, 0, "last message repeated 0 times");
+    assert_int_equal(counts(d).types, types + 3); // the type of "often"
 }
 
 WATCH_TEST(an_error_that_comes_again_after_a_day_rings) {

@@ -30,12 +30,16 @@ const reef_cli_manual reef_incident_manual = {
         "mute    they do not ring for a while\n"
         "fault   they ring each time they come, however often they came\n"
         "\n"
+        "budget  so many incidents a day may ring from now on (5/day), such as 2/day\n"
+        "gap     events nearer to each other are one incident (60s), such as 5m\n"
+        "\n"
         "What is said last holds. It is part of the pool's state, and an event of its timeline.",
     .options = OPTIONS,
     .example = "reef incident logs.pool list\n"
                "reef incident logs.pool show 1\n"
                "reef incident logs.pool mute 1 --for 3d\n"
-               "reef incident logs.pool normal 1",
+               "reef incident logs.pool normal 1\n"
+               "reef incident logs.pool budget 2/day",
 };
 
 static reef_status read_incidents(const reef_cli_call *cli, json_t *list, reef_error *err) {
@@ -67,7 +71,9 @@ static reef_status list_incidents(reef_cli_call *cli, reef_error *err) {
         for (size_t i = from; i < count; i++)
             reef_incident_print(json_array_get(list, i), LIST_EVENTS, reef_cli_colours());
         if (count == 0) printf("nothing has rung\n");
-        if (from > 0) printf("%s earlier ones: --last %zu shows all\n", CLI_COUNT(from), count);
+        if (from > 0)
+            printf("%s earlier %s: --last %zu shows all\n", CLI_COUNT(from),
+                   from == 1 ? "one" : "ones", count);
     }
     json_decref(shown);
     json_decref(list);
@@ -131,12 +137,46 @@ static reef_status decide(reef_cli_call *cli, reef_error *err) {
     return status;
 }
 
+static reef_status change_watch(reef_cli_call *cli, reef_error *err) {
+    const char *what = cli->operands[0], *text = cli->operand_count > 1 ? cli->operands[1] : "";
+    const bool is_gap = strcmp(what, "gap") == 0;
+    double budget = 0.0;
+    uint32_t gap_s = 0;
+    json_t *result = NULL;
+    reef_status status = is_gap ? reef_time_span_parse(what, text, &gap_s, err)
+                                : reef_budget_parse(what, text, &budget, err);
+    if (status == REEF_OK && gap_s > REEF_WATCH_GAP_S_MAX)
+        status = reef_fail(err, REEF_ERR_INVALID, "gap %s: at most 7d", text);
+    if (status == REEF_OK && reef_cli_text(cli, "for") != NULL)
+        status = reef_fail(err, REEF_ERR_INVALID, "--for goes with mute");
+    if (status != REEF_OK) return status;
+    json_t *request = json_pack("{s:s}", "command", "watch");
+    if (is_gap)
+        json_object_set_new(request, "gap_s", json_integer(gap_s));
+    else
+        json_object_set_new(request, "budget", json_real(budget));
+    status = reef_cli_change(cli, request, &result, err);
+    budget = reef_cli_real_of(result, "budget");
+    const double gap = reef_cli_real_of(result, "gap_s");
+    if (status == REEF_OK && cli->json)
+        status = reef_cli_reply(
+            cli,
+            json_pack("{s:b, s:f, s:I}", "done", 1, "budget", budget, "gap_s", (json_int_t)gap),
+            err);
+    else if (status == REEF_OK)
+        printf("%g incident%s a day may ring; events less than %s apart are one\n", budget,
+               budget == 1.0 ? "" : "s", CLI_DURATION(gap));
+    json_decref(result);
+    return status;
+}
+
 reef_status reef_cmd_incident(reef_cli_call *cli, reef_error *err) {
     const char *verb = cli->operand_count > 0 ? cli->operands[0] : "list";
     if (strcmp(verb, "list") == 0) return list_incidents(cli, err);
     if (strcmp(verb, "show") == 0) return show_incident(cli, err);
     if (strcmp(verb, "normal") == 0 || strcmp(verb, "mute") == 0 || strcmp(verb, "fault") == 0)
         return decide(cli, err);
-    return reef_fail(err, REEF_ERR_INVALID, "%s is none of list, show, normal, mute and fault",
-                     verb);
+    if (strcmp(verb, "budget") == 0 || strcmp(verb, "gap") == 0) return change_watch(cli, err);
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%s is none of list, show, normal, mute, fault, budget and gap", verb);
 }

@@ -71,15 +71,7 @@ typedef struct watching {
 
 static reef_status read_budget(const reef_cli_call *cli, double *out, reef_error *err) {
     const char *text = reef_cli_text(cli, "budget");
-    if (text == NULL) return REEF_OK;
-    char *end;
-    double value = strtod(text, &end);
-    bool a_day = *end == '\0' || strcmp(end, "/day") == 0;
-    if (end == text || !a_day || !(value > 0.0 && value <= 100000.0))
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "--budget %s: expected incidents a day above 0, such as 5/day", text);
-    *out = value;
-    return REEF_OK;
+    return text == NULL ? REEF_OK : reef_budget_parse("--budget", text, out, err);
 }
 
 static reef_status read_options(const reef_cli_call *cli,
@@ -107,15 +99,16 @@ static reef_status read_options(const reef_cli_call *cli,
 
 #define EVENTS_SHOWN 4
 
-static const char *source_name(const void *context, uint32_t source) {
+static void find_place(const void *context, uint32_t source, reef_line_place *out) {
     const watching *w = context;
-    return reef_replay_source_name(w->replay, source);
+    out->source = reef_replay_source_name(w->replay, source);
+    out->file = reef_replay_file(w->replay, source, out->offset, &out->offset);
 }
 
 static void on_incident(void *context, const reef_incident *incident) {
     watching *w = context;
     if (incident->is_open || (!incident->rings && !w->all)) return;
-    json_t *json = reef_incident_json(incident, source_name, w);
+    json_t *json = reef_incident_json(incident, find_place, w);
     if (w->cli->json) {
         json_object_set_new(json, "event", json_string("incident"));
         json_dumpf(json, stdout, JSON_COMPACT);
@@ -157,12 +150,16 @@ static void print_summary(const watching *w) {
 }
 
 static void tell_times(const watching *w) {
-    for (size_t i = 0; i < reef_replay_source_count(w->replay); i++)
-        if (reef_replay_source_lacks_times(w->replay, i))
-            fprintf(stderr,
-                    "reef watch: no line of %s has a time that is understood: its lines count as "
-                    "of the time when it was written last\n",
-                    reef_replay_source_name(w->replay, i));
+    for (size_t i = 0; i < reef_replay_source_count(w->replay); i++) {
+        if (!reef_replay_source_lacks_times(w->replay, i)) continue;
+        const char *name = reef_replay_source_name(w->replay, i);
+        char *shown = reef_cli_printable((const uint8_t *)name, strlen(name), false);
+        fprintf(stderr,
+                "reef watch: no line of %s has a time that is understood: its lines count as "
+                "of the time when it was written last\n",
+                shown);
+        free(shown);
+    }
 }
 
 // ---- reading ------------------------------------------------------------------------------------

@@ -31,11 +31,12 @@ static void print_event(const json_t *event) {
     const char *sort = reef_cli_text_of(event, "sort"),
                *line = reef_cli_text_of(event, "first_line");
     const json_t *new = json_object_get(event, "new");
-    const size_t count = strlen(line), new_at = (size_t)json_integer_value(json_array_get(new, 0)),
+    const size_t count = json_string_length(json_object_get(event, "first_line")),
+                 new_at = (size_t)json_integer_value(json_array_get(new, 0)),
                  new_bytes = (size_t)json_integer_value(json_array_get(new, 1));
     size_t at = reef_line_text_at((const uint8_t *)line, count);
     bool has_new = new_bytes > 0 && new_at >= at && new_at + new_bytes <= count;
-    bool moved = has_new && new_at + new_bytes > at + COLUMNS - MARGIN;
+    bool moved = has_new && new_at + new_bytes > at + COLUMNS - MARGIN && new_at > at + BEFORE_WORD;
     if (moved) at = new_at - BEFORE_WORD;
     char *clean = reef_cli_printable((const uint8_t *)line + at, count - at, false);
     char *cut = reef_cli_cut(clean, COLUMNS - MARGIN - (moved ? 1 : 0));
@@ -55,13 +56,27 @@ static void print_event(const json_t *event) {
     free(clean);
 }
 
+// The source, and of a rotated one the file that has the first line of its rarest event.
+static void print_place(const json_t *event) {
+    const char *source = reef_cli_text_of(event, "source"), *file = reef_cli_text_of(event, "file");
+    const char *name = strrchr(file, '/') != NULL ? strrchr(file, '/') + 1 : file;
+    char *shown = reef_cli_printable((const uint8_t *)source, strlen(source), false);
+    printf("%s", shown);
+    free(shown);
+    if (file[0] == '\0' || strcmp(file, source) == 0) return;
+    shown = reef_cli_printable((const uint8_t *)name, strlen(name), false);
+    printf(" (%s)", shown);
+    free(shown);
+}
+
 void reef_incident_print(const json_t *incident, size_t events, bool colours) {
     const json_t *list = json_object_get(incident, "events");
     const double first = reef_cli_real_of(incident, "first_time");
     const double seconds = reef_cli_real_of(incident, "last_time") - first;
     const char *decision = reef_cli_text_of(incident, "decision");
-    printf("%s%.16s%s  %s", colours ? "\033[1m" : "", CLI_TIME((uint64_t)(first * 1000.0)),
-           colours ? "\033[0m" : "", reef_cli_text_of(json_array_get(list, 0), "source"));
+    printf("%s%.16s%s  ", colours ? "\033[1m" : "", CLI_TIME((uint64_t)(first * 1000.0)),
+           colours ? "\033[0m" : "");
+    print_place(json_array_get(list, 0));
     if (seconds >= 1.0) printf(", for %s", CLI_DURATION(seconds));
     printf("  #%s", CLI_COUNT(reef_cli_count_of(incident, "incident")));
     if (!json_is_true(json_object_get(incident, "rings"))) printf(" (does not ring)");

@@ -3,8 +3,8 @@
 
 #include "cli_format.h"
 #include "reef_watch.h"
+#include "rotated_names.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
@@ -15,6 +15,8 @@
 
 #define LINE_BYTES_MAX ((size_t)1 << 20) // a longer line is cut into such
 #define PROBED_LINES 200                 // of a file, for the time of its first line
+#define TAIL_BYTES (64L << 10)           // of a file, for the time of its last line
+#define OVERLAP_MS 3600000               // lines are in the order of their times, about
 #define BUFFER_BYTES (LINE_BYTES_MAX + ((size_t)256 << 10))
 
 /** A file of which lines are read; what is compressed is unpacked. */
@@ -35,6 +37,10 @@ typedef struct log_file {
     uint64_t bytes;
     bool is_binary;
     int64_t first_ms, modified_ms; // of its first line that has a time; when it was written last
+    reef_rotation rotation;
+    bool is_rotated; // it is of the log that has the name without what its end says
+    bool is_decided; // that
+    uint64_t begin;  // where its text begins in that of the source; known once it is opened
 } log_file;
 
 typedef struct log_source {
@@ -42,7 +48,8 @@ typedef struct log_source {
     log_file *files; // owned; (file_count) in the order of their times
     size_t file_count, capacity, at;
     line_file file;
-    uint64_t done; // bytes of files before it
+    uint64_t done;     // bytes of files before it, as they lie on the disk
+    uint64_t unpacked; // of their text
     const uint8_t *line;
     size_t count;
     int64_t time_ms;
@@ -50,37 +57,13 @@ typedef struct log_source {
 } log_source;
 
 struct reef_replay {
+    log_file *files; // owned; (file_count) that were found, until they are sources'
+    size_t file_count, file_capacity;
+    line_file probed;
     log_source *sources; // owned
     size_t count, capacity;
     size_t last; // whose line was lent; SIZE_MAX: none
 };
-
-// ---- names --------------------------------------------------------------------------------------
-
-static bool cut_suffix(const char *name, size_t *length, const char *suffix) {
-    size_t count = strlen(suffix);
-    if (*length <= count || memcmp(name + *length - count, suffix, count) != 0) return false;
-    *length -= count;
-    return true;
-}
-
-// ".1", "-20261130", ".2026-11-30"
-static void cut_number(const char *name, size_t *length) {
-    size_t at = *length;
-    while (at > 0 && (isdigit((unsigned char)name[at - 1]) || name[at - 1] == '-')) at--;
-    size_t end = at > 0 && name[at - 1] == '.' ? at - 1 : at;
-    bool date = *length - at >= 8 && name[at] == '-';
-    if (end > 0 && at < *length && (end < at || date)) *length = end;
-}
-
-// The path of the log that a file was rotated from. On the heap.
-static char *source_name(const char *path) {
-    size_t length = strlen(path);
-    while (cut_suffix(path, &length, ".gz")) {
-    }
-    cut_number(path, &length);
-    return reef_cli_format("%.*s", (int)length, path);
-}
 
 // ---- files --------------------------------------------------------------------------------------
 
@@ -153,24 +136,9 @@ static reef_status probe(log_file *file, line_file *f, reef_error *err) {
 }
 
 static bool is_known(const reef_replay *r, const struct stat *st) {
-    for (size_t s = 0; s < r->count; s++)
-        for (size_t f = 0; f < r->sources[s].file_count; f++)
-            if (r->sources[s].files[f].device == st->st_dev &&
-                r->sources[s].files[f].inode == st->st_ino)
-                return true;
+    for (size_t i = 0; i < r->file_count; i++)
+        if (r->files[i].device == st->st_dev && r->files[i].inode == st->st_ino) return true;
     return false;
-}
-
-static log_source *source_of(reef_replay *r, const char *path) {
-    char *name = source_name(path);
-    for (size_t i = 0; i < r->count; i++)
-        if (strcmp(r->sources[i].name, name) == 0) {
-            free(name);
-            return &r->sources[i];
-        }
-    r->sources = reef_cli_grown(r->sources, r->count, &r->capacity, sizeof(*r->sources));
-    r->sources[r->count] = (log_source){.name = name};
-    return &r->sources[r->count++];
 }
 
 static reef_status add_file(reef_replay *r,
@@ -178,21 +146,21 @@ static reef_status add_file(reef_replay *r,
                             const struct stat *st,
                             reef_error *err) {
     if (is_known(r, st)) return REEF_OK; // named twice
-    log_source *source = source_of(r, path);
-    log_file file = {.path = reef_cli_format("%s", path),
-                     .device = st->st_dev,
-                     .inode = st->st_ino,
-                     .bytes = (uint64_t)st->st_size,
-                     .modified_ms = (int64_t)st->st_mtime * 1000};
-    source->files =
-        reef_cli_grown(source->files, source->file_count, &source->capacity, sizeof(file));
-    source->files[source->file_count++] = file;
-    log_file *added = &source->files[source->file_count - 1];
-    reef_status status = probe(added, &source->file, err);
+    r->files = reef_cli_grown(r->files, r->file_count, &r->file_capacity, sizeof(*r->files));
+    log_file *added = &r->files[r->file_count++];
+    *added = (log_file){.path = reef_cli_format("%s", path),
+                        .device = st->st_dev,
+                        .inode = st->st_ino,
+                        .bytes = (uint64_t)st->st_size,
+                        .modified_ms = (int64_t)st->st_mtime * 1000,
+                        .rotation = reef_rotation_read(path)};
+    reef_status status = probe(added, &r->probed, err);
     if (status != REEF_OK || !added->is_binary) return status;
-    fprintf(stderr, "reef watch: %s is no text, and is not read\n", path);
+    char *shown = reef_cli_printable((const uint8_t *)path, strlen(path), false);
+    fprintf(stderr, "reef watch: %s is no text, and is not read\n", shown);
+    free(shown);
     free(added->path);
-    source->file_count--;
+    r->file_count--;
     return REEF_OK;
 }
 
@@ -232,10 +200,118 @@ static reef_status add_path(reef_replay *r, const char *path, reef_error *err) {
     return status;
 }
 
+// ---- which files are one log --------------------------------------------------------------------
+
+// The time of the last line that has one; of what is compressed that of the first.
+static int64_t last_time(const log_file *file) {
+    uint8_t *text = reef_cli_alloc((size_t)TAIL_BYTES, 1);
+    int64_t last_ms = file->first_ms;
+    FILE *f = fopen(file->path, "rb");
+    size_t count = 0;
+    if (f != NULL && fread(text, 1, 2, f) == 2 && memcmp(text, "\x1f\x8b", 2) != 0 &&
+        fseek(f, (long)file->bytes > TAIL_BYTES ? (long)file->bytes - TAIL_BYTES : 0L, SEEK_SET) ==
+            0)
+        count = fread(text, 1, (size_t)TAIL_BYTES, f);
+    if (f != NULL) fclose(f);
+    for (size_t at = 0; at < count;) {
+        const uint8_t *end = memchr(text + at, '\n', count - at);
+        const size_t bytes = end != NULL ? (size_t)(end - text) - at : count - at;
+        int64_t ms;
+        if (reef_line_time(text + at, bytes, file->modified_ms, &ms) && ms > last_ms) last_ms = ms;
+        at += bytes + 1;
+    }
+    free(text);
+    return last_ms;
+}
+
+static bool is_of_family(const log_file *a, const log_file *b) {
+    return a->rotation.sort == b->rotation.sort &&
+           a->rotation.name_bytes == b->rotation.name_bytes &&
+           memcmp(a->path, b->path, a->rotation.name_bytes) == 0;
+}
+
+static int older_first(const void *a, const void *b) {
+    const log_file *x = *(log_file *const *)a, *y = *(log_file *const *)b;
+    if (x->rotation.number == y->rotation.number) return 0;
+    const bool less = x->rotation.number < y->rotation.number;
+    return less == (x->rotation.sort == REEF_ROTATION_DATE) ? -1 : 1;
+}
+
+// Could logrotate have made them of one log, of which they are the older files? Numbers have no
+// gap, and each file ends before the next begins.
+static bool is_sequence(log_file *const *files, size_t count) {
+    const reef_rotation *rotation = &files[0]->rotation;
+    const bool numbers = rotation->sort == REEF_ROTATION_NUMBER;
+    if (count < 2 || (numbers && !reef_rotation_can_be_of(files[0]->path, rotation->name_bytes)))
+        return false;
+    for (size_t i = 0; i + 1 < count; i++) {
+        const uint64_t older = files[i]->rotation.number, younger = files[i + 1]->rotation.number;
+        if (older == younger || (numbers && older != younger + 1)) return false;
+        if (last_time(files[i]) > files[i + 1]->first_ms + OVERLAP_MS) return false;
+    }
+    return true;
+}
+
+static bool has_log(const log_file *file) {
+    struct stat st;
+    char *name = reef_cli_format("%.*s", (int)file->rotation.name_bytes, file->path);
+    const bool has = stat(name, &st) == 0 && S_ISREG(st.st_mode);
+    free(name);
+    return has;
+}
+
+static void decide_rotated(reef_replay *r) {
+    log_file **family = reef_cli_alloc(r->file_count + 1, sizeof(log_file *));
+    for (size_t i = 0; i < r->file_count; i++) {
+        size_t count = 0;
+        log_file *file = &r->files[i];
+        if (file->is_decided || file->rotation.sort == REEF_ROTATION_NONE) continue;
+        for (size_t k = i; k < r->file_count; k++)
+            if (is_of_family(file, &r->files[k])) family[count++] = &r->files[k];
+        qsort(family, count, sizeof(log_file *), older_first);
+        const bool is_rotated = has_log(file) || is_sequence(family, count);
+        for (size_t k = 0; k < count; k++) {
+            family[k]->is_decided = true;
+            family[k]->is_rotated = is_rotated;
+        }
+    }
+    free(family);
+}
+
 static int earlier_first(const void *a, const void *b) {
     const log_file *x = a, *y = b;
     if (x->first_ms != y->first_ms) return x->first_ms < y->first_ms ? -1 : 1;
-    return strcmp(y->path, x->path); // LOG.2 before LOG.1
+    // LOG.10, LOG.2 and LOG, of which none has a time.
+    if (x->is_rotated != y->is_rotated) return x->is_rotated ? -1 : 1;
+    if (x->rotation.sort == y->rotation.sort && x->rotation.number != y->rotation.number)
+        return older_first(&x, &y);
+    return strcmp(y->path, x->path);
+}
+
+static log_source *source_of(reef_replay *r, const char *path, size_t name_bytes) {
+    for (size_t i = 0; i < r->count; i++)
+        if (strlen(r->sources[i].name) == name_bytes &&
+            memcmp(r->sources[i].name, path, name_bytes) == 0)
+            return &r->sources[i];
+    r->sources = reef_cli_grown(r->sources, r->count, &r->capacity, sizeof(*r->sources));
+    r->sources[r->count] = (log_source){.name = reef_cli_format("%.*s", (int)name_bytes, path)};
+    return &r->sources[r->count++];
+}
+
+// The files become those of sources.
+static void make_sources(reef_replay *r) {
+    decide_rotated(r);
+    for (size_t i = 0; i < r->file_count; i++) {
+        const log_file *file = &r->files[i];
+        const size_t whole = reef_path_without_gz(file->path);
+        log_source *s =
+            source_of(r, file->path, file->is_rotated ? file->rotation.name_bytes : whole);
+        s->files = reef_cli_grown(s->files, s->file_count, &s->capacity, sizeof(*s->files));
+        s->files[s->file_count++] = *file;
+    }
+    r->file_count = 0;
+    for (size_t i = 0; i < r->count; i++)
+        qsort(r->sources[i].files, r->sources[i].file_count, sizeof(log_file), earlier_first);
 }
 
 // ---- lines --------------------------------------------------------------------------------------
@@ -245,15 +321,17 @@ static reef_status advance(log_source *s, reef_error *err) {
     reef_status status = REEF_OK;
     s->any = false;
     while (status == REEF_OK && !s->any && s->at < s->file_count) {
-        const log_file *file = &s->files[s->at];
+        log_file *file = &s->files[s->at];
         if (s->file.file == NULL) {
             status = open_file(&s->file, file->path, err);
+            file->begin = s->unpacked;
             if (s->time_ms < file->first_ms) s->time_ms = file->first_ms;
         }
         if (status == REEF_OK) status = read_line(&s->file, &s->line, &s->count, &s->any, err);
         if (status != REEF_OK) return status;
         if (!s->any) {
             close_file(&s->file);
+            s->unpacked += s->file.offset;
             s->done += file->bytes;
             s->at++;
             continue;
@@ -271,15 +349,11 @@ reef_status reef_replay_open(reef_replay **out, char *const *paths, size_t count
     *out = r;
     r->last = SIZE_MAX;
     for (size_t i = 0; status == REEF_OK && i < count; i++) status = add_path(r, paths[i], err);
-    size_t files = 0;
-    for (size_t i = 0; i < r->count; i++) files += r->sources[i].file_count;
-    if (status == REEF_OK && files == 0)
+    if (status == REEF_OK && r->file_count == 0)
         status = reef_fail(err, REEF_ERR_NOT_FOUND, "no file of text in %s", paths[0]);
-    for (size_t i = 0; status == REEF_OK && i < r->count; i++) {
-        log_source *s = &r->sources[i];
-        qsort(s->files, s->file_count, sizeof(*s->files), earlier_first);
-        status = advance(s, err);
-    }
+    if (status == REEF_OK) make_sources(r);
+    for (size_t i = 0; status == REEF_OK && i < r->count; i++)
+        status = advance(&r->sources[i], err);
     return status;
 }
 
@@ -293,6 +367,9 @@ void reef_replay_close(reef_replay *r) {
         free(s->files);
         free(s->name);
     }
+    for (size_t f = 0; f < r->file_count; f++) free(r->files[f].path);
+    free(r->files);
+    free(r->probed.buffer);
     free(r->sources);
     free(r);
 }
@@ -303,6 +380,14 @@ size_t reef_replay_source_count(const reef_replay *r) {
 
 const char *reef_replay_source_name(const reef_replay *r, size_t source) {
     return r->sources[source].name;
+}
+
+const char *reef_replay_file(const reef_replay *r, size_t source, uint64_t offset, uint64_t *at) {
+    const log_source *s = &r->sources[source];
+    size_t f = s->at < s->file_count ? s->at : s->file_count - 1;
+    while (f > 0 && (s->files[f].begin > offset || (f == s->at && s->file.file == NULL))) f--;
+    *at = offset - s->files[f].begin;
+    return s->files[f].path;
 }
 
 bool reef_replay_source_lacks_times(const reef_replay *r, size_t source) {
@@ -330,7 +415,7 @@ reef_status reef_replay_next(reef_replay *r, reef_replay_line *out, bool *any, r
     *any = status == REEF_OK && r->last != SIZE_MAX;
     if (!*any) return status;
     const log_source *s = &r->sources[r->last];
-    *out = (reef_replay_line){
-        (uint32_t)r->last, s->files[s->at].path, s->file.offset, s->line, s->count, s->time_ms};
+    *out = (reef_replay_line){(uint32_t)r->last, s->unpacked + s->file.offset, s->line, s->count,
+                              s->time_ms};
     return REEF_OK;
 }

@@ -12,8 +12,7 @@ typedef struct reef_replay reef_replay;
 
 typedef struct reef_replay_line {
     uint32_t source;
-    const char *file;     // lent until the next line; where it stands, and at which byte
-    uint64_t offset;      // of the text of the file, unpacked
+    uint64_t offset;      // in the text of all files of the source, unpacked: reef_replay_file
     const uint8_t *bytes; // (count) lent until the next line; without its end
     size_t count;
     int64_t time_ms; // of the line, or of the last before it that has one
@@ -23,6 +22,11 @@ typedef struct reef_replay_line {
  * Open files, all files of directories, and what patterns match. Files that logrotate made of one
  * (LOG.1, LOG.2.gz, LOG-20261130) are one source, read in the order of their times. What is
  * compressed with gzip is unpacked.
+ *
+ * A name alone does not say that: 10.0.0.1 and 10.0.0.2 are logs of two hosts. Such files are those
+ * of LOG where LOG lies beside them; or where at least two are given, with numbers that have no
+ * gap behind a name that does not end in a digit, or with dates, and each ends before the next
+ * begins. All others are sources of their own.
  *
  * A file that is named twice is read once, and what is no text is not read, which is said.
  *
@@ -37,6 +41,15 @@ void reef_replay_close(reef_replay *replay);
 size_t reef_replay_source_count(const reef_replay *replay);
 /** The path of a source, without what rotation adds. */
 const char *reef_replay_source_name(const reef_replay *replay, size_t source);
+/**
+ * The file of a source in which an offset lies, of a line that was read; lent.
+ *
+ * at  written: the byte in that file, unpacked
+ */
+const char *reef_replay_file(const reef_replay *replay,
+                             size_t source,
+                             uint64_t offset,
+                             uint64_t *at);
 /** Whether no line of the source had a time, so far. */
 bool reef_replay_source_lacks_times(const reef_replay *replay, size_t source);
 /** Bytes of files, as they lie on the disk, in all and read. */

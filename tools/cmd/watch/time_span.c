@@ -1,21 +1,22 @@
 // See time_span.h.
 #include "time_span.h"
+#include "cli_format.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define SECONDS_MAX 315360000u // ten years
+#define BUDGET_MAX 100000.0
 
-reef_status reef_time_span_read(const reef_cli_call *cli,
-                                const char *option,
-                                uint32_t *out,
-                                reef_error *err) {
+reef_status reef_time_span_parse(const char *what,
+                                 const char *text,
+                                 uint32_t *out,
+                                 reef_error *err) {
     static const struct {
         char unit;
         uint32_t seconds;
     } UNITS[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
-    const char *text = reef_cli_text(cli, option);
-    if (text == NULL) return REEF_OK;
     char *end;
     errno = 0;
     unsigned long value = strtoul(text, &end, 10);
@@ -26,5 +27,28 @@ reef_status reef_time_span_read(const reef_cli_call *cli,
             return REEF_OK;
         }
     return reef_fail(err, REEF_ERR_INVALID,
-                     "--%s %s: expected a time above 0 such as 60s, 5m, 1h or 30d", option, text);
+                     "%s %s: expected a time above 0 such as 60s, 5m, 1h or 30d", what, text);
+}
+
+reef_status reef_time_span_read(const reef_cli_call *cli,
+                                const char *option,
+                                uint32_t *out,
+                                reef_error *err) {
+    const char *text = reef_cli_text(cli, option);
+    if (text == NULL) return REEF_OK;
+    char *what = reef_cli_format("--%s", option);
+    reef_status status = reef_time_span_parse(what, text, out, err);
+    free(what);
+    return status;
+}
+
+reef_status reef_budget_parse(const char *what, const char *text, double *out, reef_error *err) {
+    char *end;
+    const double value = strtod(text, &end);
+    const bool a_day = *end == '\0' || strcmp(end, "/day") == 0;
+    if (end == text || !a_day || !(value > 0.0 && value <= BUDGET_MAX))
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%s %s: expected incidents a day above 0, such as 5/day", what, text);
+    *out = value;
+    return REEF_OK;
 }

@@ -20,7 +20,7 @@
 // ---- the pool -----------------------------------------------------------------------------------
 
 static uint64_t made_ms(const reef_view *event) {
-    json_t *value = json_loadb(event->data, event->bytes, 0, NULL);
+    json_t *value = json_loadb(event->data, event->bytes, JSON_ALLOW_NUL, NULL);
     json_int_t ms = json_integer_value(json_object_get(value, "unix_ms"));
     json_decref(value);
     return ms > 0 ? (uint64_t)ms : 0;

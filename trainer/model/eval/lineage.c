@@ -37,7 +37,7 @@ static reef_status on_event(void *context,
                             const reef_key *key,
                             const reef_view *view,
                             reef_error *err) {
-    json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
+    json_t *event = json_loadb(view->data, view->bytes, JSON_ALLOW_NUL, NULL);
     // Only restores bend the line of states; all other events are passed over.
     const char *kind = json_string_value(json_object_get(event, "event"));
     json_int_t to = json_integer_value(json_object_get(event, "commit"));

@@ -45,7 +45,7 @@ static reef_status on_event(void *context,
     const char *kind = NULL;
     reef_generation_record info;
     reef_status status = REEF_OK;
-    json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
+    json_t *event = json_loadb(view->data, view->bytes, JSON_ALLOW_NUL, NULL);
     if (event == NULL)
         return reef_fail(err, REEF_ERR_CORRUPT, "event %" PRIu64 " of the timeline is not JSON",
                          key->sequence);

@@ -1,0 +1,117 @@
+// reef incident: what rang in a pool's logs, and what a person says, with and without a reefd.
+#include "reefd_run.h"
+#include "tools_world.h"
+
+enum { LINES = 2400, LINE_BYTES = 128, SECONDS = 10 };
+
+#define FAULTS 3
+
+// Hours of requests, and three faults; one has a NUL and an escape sequence in it.
+static void write_log(const char *path) {
+    static const char *const FAULT[FAULTS] = {
+        "error: disk is full", "fatal: \x1b[31mtask @ of @ lost", "panic: no shop is left"};
+    char *text = room((size_t)LINES * LINE_BYTES), *to = text;
+    for (size_t i = 0; i < LINES; i++) {
+        const size_t now = i * SECONDS;
+        const char *head =
+            formatted("2026-11-30T%02zu:%02zu:%02zu app[12]:", now / 3600, now / 60 % 60, now % 60);
+        to += sprintf(to, "%s request %zu took %zu ms\n", head, i, i * 7 % 90);
+        for (size_t fault = 0; fault < FAULTS; fault++)
+            if (i == 900 + 500 * fault) to += sprintf(to, "%s %s\n", head, FAULT[fault]);
+    }
+    for (char *at = text; at < to; at++)
+        if (*at == '@') *at = '\0';
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, (size_t)(to - text), file), (size_t)(to - text));
+    assert_int_equal(fclose(file), 0);
+}
+
+static int setup(void **state) {
+    unsetenv("REEF_POOL");
+    sandbox *box = sandbox_new(state, sizeof(*box));
+    sandbox_remove_pool(box);
+    write_log(box->text);
+    (void)answers(0, "", "init", box->pool, "--net-share", "0", "--memory", "4M", "--watch", "true",
+                  NULL);
+    (void)answers(0, "", "train", box->pool, box->text, NULL);
+    return 0;
+}
+
+static void expect_harmless(const char *text) {
+    for (; *text != '\0'; text++)
+        if ((uint8_t)*text < ' ' && *text != '\n') fail_msg("byte %d in the output", *text);
+}
+
+BOX_TEST(what_rang_is_listed_and_shown_whole_and_harmlessly) {
+    program p = answers(0, "\\x1b[31mtask \\x00 of \\x00 lost", "incident", box->pool, NULL);
+    expect_harmless(p.out);
+    assert_null(strstr(p.out, "earlier"));
+    (void)answers(0, "\n2 earlier ones: --last 3 shows all\n", "incident", box->pool, "list",
+                  "--last", "1", NULL);
+    (void)answers(0, "\n1 earlier one: --last 3 shows all\n", "incident", box->pool, "list",
+                  "--last", "2", NULL);
+    p = answers(0, "task \\u0000 of \\u0000 lost", "incident", box->pool, "show", "2", "--json",
+                NULL);
+    // The timeline has it, and whoever reads that.
+    p = answers(0, "\\x00 of \\x00 lost", "timeline", box->pool, NULL);
+    expect_harmless(p.out);
+    (void)answers(0, "task \\u0000 of", "timeline", box->pool, "--json", NULL);
+    assert_true(is_sound(box->pool));
+    (void)answers(0, "", "seal", box->pool, NULL);
+    (void)answers(0, "", "snapshot", "create", box->pool, "then", NULL);
+    (void)answers(0, "", "train", box->pool, box->text, NULL);
+    (void)answers(0, "", "snapshot", "restore", box->pool, "then", "--in-place", NULL);
+    (void)answers(0, "", "kind", "list", box->pool, NULL);
+    (void)answers(0, "", "eval", box->pool, box->text, "--as-of", "0", NULL);
+    (void)answers(0, "\\x00 of \\x00 lost", "incident", box->pool, NULL);
+}
+
+static void expect_changes(const sandbox *box) {
+    json_t *answer = reef_json("incident", box->pool, "budget", "2/day", NULL);
+    assert_true(is_true(answer, "done") && number(answer, "budget") == 2.0);
+    assert_int_equal(integer(answer, "gap_s"), 60);
+    (void)answers(0, "2 incidents a day may ring; events less than 5 min 0 s apart are one\n",
+                  "incident", box->pool, "gap", "5m", NULL);
+    answer = reef_json("incident", box->pool, "budget", "0.5", NULL);
+    assert_int_equal(integer(answer, "gap_s"), 300); // it is known on
+    const char *timeline = answers(0, "watch_changed", "timeline", box->pool, NULL).out;
+    assert_int_equal(times_in(timeline, "watch_changed"), 3);
+    assert_int_equal(times_in(timeline, "gap_s=300"), 2);
+}
+
+BOX_TEST(budget_and_gap_are_changed_and_stay) {
+    expect_changes(box);
+    (void)answers(0, "", "train", box->pool, box->text, NULL);
+    assert_true(number(reef_json("incident", box->pool, "gap", "10m", NULL), "budget") == 0.5);
+    (void)answers(0, "1 incident a day may ring;", "incident", box->pool, "budget", "1/day", NULL);
+    assert_true(is_sound(box->pool));
+}
+
+BOX_TEST(a_running_reefd_changes_them_and_they_stay) {
+    START(box, "--source", box->text, "--stay", "--threads", "1");
+    expect_changes(box);
+    reefd_end(box);
+    START(box, "--source", box->text, "--stay", "--threads", "1");
+    json_t *answer = reef_json("incident", box->pool, "gap", "10m", NULL);
+    assert_true(number(answer, "budget") == 0.5);
+    reefd_end(box);
+    assert_int_equal(integer(reef_json("incident", box->pool, "budget", "9", NULL), "gap_s"), 600);
+}
+
+BOX_TEST(what_is_no_budget_or_gap_is_refused) {
+    static const char *const WRONG[][3] = {
+        {"budget", "", "such as 5/day"}, {"budget", "0", "above 0"}, {"budget", "nan", "above 0"},
+        {"gap", "", "such as 60s"},      {"gap", "0s", "above 0"},   {"gap", "8d", "at most 7d"},
+        {"gap", "5", "such as 60s"}};
+    for (size_t i = 0; i < sizeof(WRONG) / sizeof(*WRONG); i++)
+        (void)answers(64, WRONG[i][2], "incident", box->pool, WRONG[i][0], WRONG[i][1], NULL);
+    (void)answers(64, "such as 5/day", "incident", box->pool, "budget", NULL);
+    (void)answers(64, "--for goes with mute", "incident", box->pool, "gap", "5m", "--for", "3d",
+                  NULL);
+    (void)answers(64, "budget and gap", "incident", box->pool, "mutter", "1", NULL);
+    program p = answers(0, "", "timeline", box->pool, NULL);
+    assert_null(strstr(p.out, "watch_changed"));
+}
+
+RUN_TESTS
