@@ -19,8 +19,8 @@ from .pool import (Answers, Archive, Evaluation, Generation, Info, Kind, Layer, 
 from .watch import Watch, WatchCounts
 
 __version__ = "0.1.0"
-__all__ = ["Answers", "Archive", "BusyError", "CorruptError", "Evaluation", "FullError", "Generation", "Info", "InvalidError",
-           "Kind", "Layer", "Line", "MissingError", "Model", "Pool", "PoolMemoryError", "PoolOSError",
+__all__ = ["Answers", "Archive", "BusyError", "CorruptError", "Evaluation", "FullError", "Generation", "Info",
+           "InvalidError", "Kind", "Layer", "Line", "MissingError", "Model", "Pool", "PoolMemoryError", "PoolOSError",
            "Pruning", "ReefError", "Snapshot", "Tape", "Training", "VersionError", "Visit",
            "Watch", "WatchCounts",
            "archive_facts", "create", "create_layer", "expert_ids", "library_version", "open"]

@@ -63,7 +63,8 @@ def test_figures_of_lines_are_those_of_the_tool(tmp_path):
             assert (line.line, line.offset, line.bytes) == (other["line"], other["offset"], other["bytes"])
             assert (line.bits, line.bits_per_byte, line.surplus_bits, line.score) == (
                 other["bits"], other["bits_per_byte"], other["surplus_bits"], other["score"])
-        assert {line.line for line in lines if line.surplus_bits > 100} == {42, 43} and {line.kind for line in lines} == {0}
+        assert {line.line for line in lines if line.surplus_bits > 100} == {42, 43}
+        assert {line.kind for line in lines} == {0}
 
 
 def test_lines_may_come_one_by_one(tmp_path):
@@ -75,7 +76,8 @@ def test_lines_may_come_one_by_one(tmp_path):
         with open(tmp_path / "text", "rb") as file:
             assert pool.score_lines(file) == whole
         assert pool.score_lines(line.rstrip(b"\n") for line in lines) == whole
-        assert pool.score_lines([memoryview(line) for line in lines]) == whole == pool.score_lines(bytearray().join(lines))
+        assert pool.score_lines([memoryview(line) for line in lines]) == whole
+        assert pool.score_lines(bytearray().join(lines)) == whole
         assert [line.bytes for line in pool.score_lines([b"", b"a", b"\n"])] == [0, 1, 0]
 
 
@@ -136,8 +138,10 @@ def test_mistakes_with_incidents_are_told(tmp_path):
         for last in 0, -1, 2 ** 64:
             with pytest.raises(reef.InvalidError, match=f"last is {last}"):
                 pool.incidents(last)
-        for decision, for_s, words in (("usual", None, "usual"), ("mute", 0, "for_s 0"), ("mute", 10 ** 9, "1000000000"),
-                                       ("fault", 5, "for_s 5"), ("normal\0", None, "NUL"), ("mute", 2 ** 63, "for_s is")):
+        for decision, for_s, words in (("usual", None, "usual"), ("mute", 0, "for_s 0"),
+                                       ("mute", 10 ** 9, "for_s 10000"),
+                                       ("mute", 2 ** 63, "for_s is"), ("fault", 5, "for_s 5"),
+                                       ("normal\0", None, "NUL")):
             with pytest.raises(reef.InvalidError, match=words):
                 pool.decide(1, decision, for_s)
         with pytest.raises(reef.MissingError, match="incident 7"):
@@ -198,7 +202,7 @@ def test_options_of_a_watch_are_the_tools(tmp_path):
         assert [one["events"][0]["first_line"] for one in told if one["state"] == "ended"] == [
             one["events"][0]["first_line"] for one in said]
         found.append(len(said))
-    assert found == [1, 1, 1, 2, 2]
+    assert found == [1, 0, 1, 2, 1]  # with the defaults 2
 
 
 def test_lines_of_a_watch_are_any_bytes():
@@ -209,7 +213,8 @@ def test_lines_of_a_watch_are_any_bytes():
 
 
 def test_mistakes_with_a_watch_are_told():
-    for wrong, words in ((dict(budget=-1), "budget"), (dict(budget=math.nan), "budget"), (dict(gap_s=-1), "gap_s is -1"),
+    for wrong, words in ((dict(budget=-1), "budget"), (dict(budget=math.nan), "budget"),
+                         (dict(gap_s=-1), "gap_s is -1"),
                          (dict(quiet_s=2 ** 32), "quiet_s is"), (dict(forget_days=-1), "forget_days"),
                          (dict(near=-5), "near is -5"), (dict(since=math.inf), "since is inf"),
                          (dict(since=1e14), "since_ms")):
