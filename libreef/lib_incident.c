@@ -1,7 +1,7 @@
 // Incidents of a pool that watches its lines: what rang, and what a person says of it.
 #include "lib.h"
 #include "reef_json_build.h"
-#include "reef_timeline.h"
+#include "reef_timeline_json.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #include "reef_pool_json.h"
 #include "reef_scored_lines.h"
 #include "reef_snapshot.h"
-#include "reef_timeline.h"
+#include "reef_timeline_json.h"
 
 #include <float.h>
 #include <inttypes.h>

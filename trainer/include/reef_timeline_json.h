@@ -1,7 +1,7 @@
 // What happened to a pool, as JSON: the same events and incidents for the command line, the daemon
 // and the library.
-#ifndef REEF_TIMELINE_H
-#define REEF_TIMELINE_H
+#ifndef REEF_TIMELINE_JSON_H
+#define REEF_TIMELINE_JSON_H
 
 #include "reef_trainer.h"
 

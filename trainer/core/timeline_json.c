@@ -1,5 +1,5 @@
-// See reef_timeline.h. The timeline's records are JSON text, written by the trainer (events.h).
-#include "reef_timeline.h"
+// See reef_timeline_json.h. The timeline's records are JSON text, written by the trainer (events.h).
+#include "reef_timeline_json.h"
 
 #include <inttypes.h>
 #include <string.h>
