@@ -5,7 +5,10 @@
 //   lib_info.c     what there is: generations, snapshots, usage
 //   lib_kind.c     kinds of text: what each learned
 //   lib_train.c    one PEER layer; models of bytes
+//   lib_lines.c    how surprising lines are to them
 //   lib_archive.c  texts coded by them
+//   lib_incident.c what rang in a pool that watches its lines
+//   lib_watch.c    lines judged without a pool
 #ifndef REEF_LIB_H
 #define REEF_LIB_H
 
@@ -16,6 +19,7 @@
 #include "reef/reef.h"
 
 #include <fenv.h>
+#include <jansson.h>
 #include <locale.h>
 #include <pthread.h>
 #include <sys/types.h>
@@ -42,6 +46,10 @@ struct reef_pool {
     uint64_t kinds_commit; // last one of the pool then; 0: they were not
 };
 
+/** For the thread's time in the library: a plain locale and arithmetic; and the caller's again. */
+void reef_lib_take_caller(reef_lib_caller *out);
+void reef_lib_give_back(const reef_lib_caller *caller);
+
 /**
  * Calls on a pool are serialised, and own BLAS while they compute. INVALID, and nothing to leave,
  * in a process that was forked of the one that opened it.
@@ -65,7 +73,12 @@ reef_lib_give(void *theirs, const void *own, size_t own_bytes, const char *name,
 
 /** CORRUPT where a kind is damaged: a program would not hear that others answer for it. */
 REEF_MUST_CHECK reef_status reef_lib_check_kinds(const reef_model *model, reef_error *err);
+/** Before a question: the model is of what was trained; a writer commits. */
+REEF_MUST_CHECK reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err);
 /** After a question: release what is read in place until the next one. */
 void reef_lib_unpin(reef_pool *pool);
+
+/** {"incidents": ...} as text, ended by reef_text_free. NO_MEMORY. */
+REEF_MUST_CHECK reef_status reef_lib_incidents_text(json_t *incidents, char **out, reef_error *err);
 
 #endif

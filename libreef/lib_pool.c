@@ -30,7 +30,7 @@ static void make_plain(void) {
 // arithmetic (which rounds otherwise, takes small values for zero, or traps): what is stored and
 // computed would be other bits. For the thread's time in the library both are those that programs
 // begin with, and the threads that it makes have them too.
-static void take_caller(reef_lib_caller *out) {
+void reef_lib_take_caller(reef_lib_caller *out) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, make_plain);
     out->locale = uselocale(plain); // without memory for it: none, which changes nothing
@@ -38,7 +38,7 @@ static void take_caller(reef_lib_caller *out) {
     (void)fesetenv(FE_DFL_ENV);
 }
 
-static void give_back(const reef_lib_caller *caller) {
+void reef_lib_give_back(const reef_lib_caller *caller) {
     (void)uselocale(caller->locale);
     (void)fesetenv(&caller->arithmetic);
 }
@@ -88,14 +88,14 @@ reef_status reef_lib_enter(reef_pool *pool, reef_error *err) {
             reef_store_path(pool->store), (long)pool->pid);
     // One call at a time: the trainer and the model are not for several threads.
     pthread_mutex_lock(&pool->lock);
-    take_caller(&pool->caller);
+    reef_lib_take_caller(&pool->caller);
     reef_gemm_claim();
     return REEF_OK;
 }
 
 void reef_lib_leave(reef_pool *pool) {
     reef_gemm_give_back();
-    give_back(&pool->caller);
+    reef_lib_give_back(&pool->caller);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -169,11 +169,11 @@ reef_status reef_pool_create_layer(const char *path,
     reef_layer_options own;
     reef_config config;
     reef_lib_caller caller;
-    take_caller(&caller);
+    reef_lib_take_caller(&caller);
     reef_status status = reef_lib_take(&own, sizeof(own), options, "reef_layer_options", err);
     if (status == REEF_OK) status = layer_config(&config, &own, err);
     if (status == REEF_OK) status = reef_pool_init(path, &config, err);
-    give_back(&caller);
+    reef_lib_give_back(&caller);
     return status;
 }
 
@@ -198,13 +198,13 @@ static reef_status set_texts(reef_config *config, const char *const *settings, r
 reef_status reef_pool_create_model(const char *path, const char *const *settings, reef_error *err) {
     reef_config config;
     reef_lib_caller caller;
-    take_caller(&caller);
+    reef_lib_take_caller(&caller);
     reef_config_default(&config);
     reef_status status = set_texts(&config, settings, err);
     reef_config_fit(&config);
     if (status == REEF_OK) status = set_texts(&config, settings, err);
     if (status == REEF_OK) status = reef_pool_init(path, &config, err);
-    give_back(&caller);
+    reef_lib_give_back(&caller);
     return status;
 }
 
@@ -244,7 +244,7 @@ static reef_status load_pool(reef_pool *pool,
     reef_status status = reef_store_open(&pool->store, path,
                                          &(reef_store_options){.write = options->write != 0}, err);
     if (status != REEF_OK) return status;
-    // A writer opens a model at the first question only (catch_up).
+    // A writer opens a model at the first question only (reef_lib_catch_up).
     if (options->write) {
         status = reef_trainer_open(&pool->trainer, pool->store, &training, err);
         if (status == REEF_OK) pool->config = *reef_trainer_config(pool->trainer);
@@ -283,13 +283,13 @@ reef_status reef_pool_open(reef_pool **out,
                                                .reading = (reef_memory_reading)own.frozen};
     reef_lib_caller caller;
     // Loading computes as well, so it needs the same locale and arithmetic as a call.
-    take_caller(&caller);
+    reef_lib_take_caller(&caller);
     reef_gemm_claim();
     status = load_pool(pool, path, &own, err);
     // Between calls no transaction stays open: it would keep pages from reuse.
     reef_lib_unpin(pool);
     reef_gemm_give_back();
-    give_back(&caller);
+    reef_lib_give_back(&caller);
     if (status == REEF_OK) {
         *out = pool;
         pool = NULL; // the caller owns it now

@@ -149,7 +149,7 @@ reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, re
 
 // What a writer evaluates is its last commit, so first that has to be what was trained. A marker
 // line in the stream moves it on without a step, and may have sealed a generation.
-static reef_status catch_up(reef_pool *pool, reef_error *err) {
+reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err) {
     reef_trainer_status now;
     reef_commit commit;
     if (pool->trainer == NULL) return REEF_OK;
@@ -176,7 +176,7 @@ static reef_status evaluate(reef_pool *pool,
                             reef_error *err) {
     reef_status status = reef_lib_enter(pool, err);
     if (status != REEF_OK) return status;
-    status = catch_up(pool, err);
+    status = reef_lib_catch_up(pool, err);
     if (status == REEF_OK)
         status = reef_model_score(pool->model, bytes, count, bits, score, NULL, NULL, err);
     reef_lib_unpin(pool);
@@ -238,7 +238,7 @@ reef_status reef_pool_generate(reef_pool *pool,
         .seed = own.seed, .temperature = own.temperature, .top_p = own.top_p};
     status = reef_lib_enter(pool, err);
     if (status != REEF_OK) return status;
-    status = catch_up(pool, err);
+    status = reef_lib_catch_up(pool, err);
     if (status == REEF_OK)
         status = reef_model_generate(pool->model, prompt, prompt_bytes, count, &sampling, out, err);
     reef_lib_unpin(pool);

@@ -130,19 +130,8 @@ static reef_status read_decide(reef_request *request, json_t *object, reef_error
     if (incident < 1)
         return reef_fail(err, REEF_ERR_INVALID, "there is no incident %" JSON_INTEGER_FORMAT,
                          incident);
-    for (order->decision = REEF_DECISION_NORMAL; order->decision < REEF_DECISION_COUNT;
-         order->decision++)
-        if (strcmp(decision, reef_decision_name(order->decision)) == 0) break;
-    if (order->decision == REEF_DECISION_COUNT)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "decision '%.40s' is none: they are normal, mute and fault", decision);
-    bool mutes = order->decision == REEF_DECISION_MUTE;
-    if (mutes ? for_s < 1 || for_s > REEF_MUTE_S_MAX : for_s != 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "for_s %" JSON_INTEGER_FORMAT
-                         ": mute lasts 1 to %d seconds, and nothing else "
-                         "has a time",
-                         for_s, REEF_MUTE_S_MAX);
+    status = reef_decision_read(&order->decision, decision, for_s, err);
+    if (status != REEF_OK) return status;
     order->incident = (uint64_t)incident;
     order->for_s = (uint64_t)for_s;
     return REEF_OK;

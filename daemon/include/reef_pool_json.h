@@ -33,17 +33,6 @@ json_t *reef_commit_json(const reef_commit *commit);
 /** How far the present pass has come, and what the last one found; null before that. */
 json_t *reef_scrub_json(const reef_scrub *scrub);
 
-/**
- * Append every event of the timeline to the array `events`, oldest first; what a restore undid has
- * a member "undone", true. CORRUPT an event that is not JSON.
- */
-REEF_MUST_CHECK reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err);
-/**
- * Incidents that rang, in the order in which they began, each as its last event of the timeline has
- * it, with `decision` where a person said something of it. Errors: as above.
- */
-REEF_MUST_CHECK reef_status reef_incidents_json(reef_txn *txn, json_t *incidents, reef_error *err);
-
 // ---- usage_json.c -------------------------------------------------------------------------------
 //
 // Usage of one layer of one generation: the same fields on the command line and over HTTP.

@@ -4,7 +4,9 @@
 
 #include "reef_log.h"
 #include "reef_pool_json.h"
+#include "reef_scored_lines.h"
 #include "reef_snapshot.h"
+#include "reef_timeline_json.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -74,26 +76,29 @@ static void set_state(json_t *object, const reef_query *query, const reef_model 
 // ---- score --------------------------------------------------------------------------------------
 
 // One record a line; the end of a line is predicted, too, and belongs to it.
-static json_t *records_json(const reef_line_scorer *scorer,
-                            const uint8_t *bytes,
-                            size_t count,
-                            const float *bits) {
+static reef_status set_records(json_t *object,
+                               const reef_line_scorer *scorer,
+                               const reef_query *query,
+                               const float *bits,
+                               size_t line_count,
+                               reef_error *err) {
+    reef_scored_line *lines = malloc(line_count * sizeof(*lines));
+    if (lines == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu lines", line_count);
     json_t *records = json_array();
-    // A line's score includes its newline, because the model predicts it as well.
-    for (size_t at = 0; at < count;) {
-        const uint8_t *end = memchr(bytes + at, '\n', count - at);
-        size_t next = end != NULL ? (size_t)(end - bytes) + 1 : count;
-        double sum = 0;
-        for (size_t i = at; i < next; i++) sum += (double)bits[i];
-        double score = reef_line_score(scorer, bytes + at, bits + at, next - at);
+    reef_lines_score(scorer, query->body, bits, query->body_bytes, 0.0, lines);
+    for (size_t i = 0; i < line_count; i++) {
+        const reef_scored_line *l = &lines[i];
         json_array_append_new(records, json_pack("{s:I, s:I, s:o, s:o, s:o}", "offset",
-                                                 (json_int_t)at, "bytes", (json_int_t)(next - at),
-                                                 "bits", reef_json_number(sum), "bits_per_byte",
-                                                 reef_json_number(sum / (double)(next - at)),
-                                                 "score", reef_json_number(score)));
-        at = next;
+                                                 (json_int_t)l->offset, "bytes",
+                                                 (json_int_t)(l->bytes + l->ended), "bits",
+                                                 reef_json_number(l->bits), "bits_per_byte",
+                                                 reef_json_number(reef_scored_line_rate(l)),
+                                                 "score", reef_json_number(l->score)));
     }
-    return records;
+    free(lines);
+    json_object_set_new(object, "records", records);
+    return REEF_OK;
 }
 
 static json_t *surprise_json(size_t count, const float *bits) {
@@ -101,12 +106,6 @@ static json_t *surprise_json(size_t count, const float *bits) {
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, reef_json_number((double)bits[i]));
     return list;
-}
-
-static size_t count_lines(const uint8_t *bytes, size_t count) {
-    size_t lines = bytes[count - 1] != '\n';
-    for (size_t i = 0; i < count; i++) lines += bytes[i] == '\n';
-    return lines;
 }
 
 // `frozen` of a request: an argument, or of a body false, true or "alone"; NULL: not given.
@@ -131,7 +130,7 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
         return reef_fail(err, REEF_ERR_INVALID,
                          "the body has %zu bytes: a loss needs a byte to predict and one before it",
                          query->body_bytes);
-    size_t lines = count_lines(query->body, query->body_bytes);
+    const size_t lines = reef_lines_count(query->body, query->body_bytes);
     // The reply has an object per line; a body of newlines would be mostly JSON.
     if (lines > LINES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -158,8 +157,7 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
         json_object_set_new(query->result, "bytes", reef_json_count(score.bytes));
         json_object_set_new(query->result, "bits", reef_json_number(score.bits));
         json_object_set_new(query->result, "bits_per_byte", reef_json_number(score.bits_per_byte));
-        json_object_set_new(query->result, "records",
-                            records_json(scorer, query->body, query->body_bytes, bits));
+        status = set_records(query->result, scorer, query, bits, lines, err);
         if (per_byte)
             json_object_set_new(query->result, "surprise", surprise_json(query->body_bytes, bits));
     }

@@ -509,6 +509,47 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_evaluate(reef_pool *pool,
                                                         reef_evaluation *out,
                                                         reef_error *err);
 
+/** What the lines of a text cost: the figures of `reef score`. */
+typedef struct reef_lines reef_lines;
+
+typedef struct reef_line_info {
+    size_t size;          /* sizeof(reef_line_info), set by the caller */
+    uint64_t line;        /* its number in the text, from 1 */
+    uint64_t offset;      /* of its first byte in the text */
+    uint64_t bytes;       /* without its end */
+    double bits;          /* of all its bytes and of its end, which is predicted too */
+    double bits_per_byte; /* its end counted */
+    double surplus_bits;  /* above what so many bytes of this text have in the mean */
+    double score;         /* how unusual it is: docs/LEARNING.md, "The score of a line" */
+    /* The kind that was the likeliest to answer most of its bytes; of equals the lower one. -1: no
+     * kind of this pool knows the text, as no context memory has learned anything */
+    int64_t kind;
+} reef_line_info;
+/**
+ * Score the lines of a text under the state that was opened; a writer commits first. The text is
+ * read as one stream, as of reef_pool_evaluate, and cut at each newline; the last line may lack
+ * its end.
+ *
+ * text   (count) any bytes
+ * out    written: ended by reef_lines_free; NULL after an error
+ * total  the loss of the text; may be NULL
+ *
+ * Errors: INVALID less than two bytes, or the pool has no model of bytes; NO_MEMORY: 8 bytes for
+ * each byte of the text, and some words for each line.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_score_lines(reef_pool *pool,
+                                                           const void *text,
+                                                           size_t count,
+                                                           reef_lines **out,
+                                                           reef_evaluation *total,
+                                                           reef_error *err);
+/** Line `index` from 0 on; NOT_FOUND after the last. Any number of threads may read at once. */
+REEF_API REEF_MUST_CHECK reef_status reef_lines_read(const reef_lines *lines,
+                                                     size_t index,
+                                                     reef_line_info *out,
+                                                     reef_error *err);
+REEF_API void reef_lines_free(reef_lines *lines); /* accepts NULL */
+
 #define REEF_CANDIDATES 8 /* kinds that answer a byte, at most */
 
 /**
@@ -655,6 +696,113 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_expand_file(reef_pool *pool,
                                                            const reef_coding_options *options,
                                                            reef_archive_facts *facts,
                                                            reef_error *err);
+
+/* ---- incidents: what was new in lines of logs -------------------------------------------------- */
+
+/* A pool that was made with watch=true judges each line that it is trained on before it learns it.
+ * What was new and rare enough rings. Incidents are told as JSON text: {"incidents": [...]}, each
+ * with the members that docs/PROTOCOL.md has under "Incidents".
+ */
+
+/** End a text that the library made. Accepts NULL. */
+REEF_API void reef_text_free(char *text);
+
+/**
+ * Incidents that rang, in the order in which they began, each as it is after the last commit.
+ *
+ * last       at most so many, the last ones; 0: all
+ * incidents  written: JSON, ended by reef_text_free; NULL after an error
+ *
+ * Errors: INVALID the pool watches no lines.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_incidents(reef_pool *pool,
+                                                         uint64_t last,
+                                                         char **incidents,
+                                                         reef_error *err);
+/**
+ * Say what an incident is, one of the last 256 that rang, and commit. It holds for its types of
+ * lines, and replaces what was said of them before.
+ *
+ * decision  "normal" (they never ring again), "mute" (not for a while) or "fault" (each time)
+ * for_s     of "mute": seconds from the present on, by the times of lines, 1 to a year; else 0
+ * types     written: how many types of lines it is about; may be NULL
+ *
+ * Errors: INVALID no such decision or time, or the pool watches no lines; NOT_FOUND no such
+ * incident; those of a commit.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_pool_decide(reef_pool *pool,
+                                                      uint64_t incident,
+                                                      const char *decision,
+                                                      int64_t for_s,
+                                                      uint64_t *types,
+                                                      reef_error *err);
+
+/** Judges lines without a pool, as `reef watch --replay` does. Used by one thread at a time. */
+typedef struct reef_watcher reef_watcher;
+
+/** All but `size` zero: the defaults. */
+typedef struct reef_watcher_options {
+    size_t size;          /* sizeof(reef_watcher_options) */
+    double budget;        /* incidents a day that may ring, up to a million; 5 */
+    uint32_t gap_s;       /* events nearer to each other are one incident; 60 */
+    uint32_t quiet_s;     /* a source is judged once nothing new came for so long; 3600 */
+    uint32_t forget_days; /* what did not come for so long is new again; 30 */
+    /* Milliseconds since 1970: times without a year are near to it, before any line has another;
+     * the present */
+    int64_t near_ms;
+    int64_t since_ms; /* learn only until then, and judge all sources from then on; 0: by quiet_s */
+} reef_watcher_options;
+
+/**
+ * A watcher that has read nothing; ended by reef_watcher_free.
+ *
+ * options  NULL: the defaults
+ *
+ * Errors: INVALID a budget that is none, or a time before 1970 or behind the year 9999.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_watcher_new(reef_watcher **out,
+                                                      const reef_watcher_options *options,
+                                                      reef_error *err);
+REEF_API void reef_watcher_free(reef_watcher *watcher); /* accepts NULL */
+
+/**
+ * Judge and learn the next line of a source. Lines come in the order of their times, about: what is
+ * late counts for the present. Empty lines are passed over.
+ *
+ * source   its name in UTF-8; up to 1024 of them, added as they come
+ * line     (count) any bytes, with or without the newline at its end
+ * time_ms  since 1970; 0: that at its head, or else as the line before it
+ *
+ * Errors: INVALID a newline within the line, no such time, or a name that is empty or no UTF-8;
+ * FULL too many sources; NO_MEMORY: the line is not learned, and reading may go on.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_watcher_line(reef_watcher *watcher,
+                                                       const char *source,
+                                                       const void *line,
+                                                       size_t count,
+                                                       int64_t time_ms,
+                                                       reef_error *err);
+/** Nothing comes any more: what is open ends. */
+REEF_API REEF_MUST_CHECK reef_status reef_watcher_finish(reef_watcher *watcher, reef_error *err);
+/**
+ * What began to ring ("state" is "open") or ended since the last call.
+ *
+ * incidents  written: JSON, ended by reef_text_free; NULL: nothing, or after an error
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_watcher_take(reef_watcher *watcher,
+                                                       char **incidents,
+                                                       reef_error *err);
+
+typedef struct reef_watcher_counts {
+    size_t size; /* sizeof(reef_watcher_counts), set by the caller */
+    uint64_t lines, usual, in_events, suppressed; /* lines = usual + in_events + suppressed */
+    uint64_t learning;              /* of the usual ones: of sources that are not judged yet */
+    uint64_t incidents, rung, open; /* open: that ring and have not ended */
+    uint64_t types;                 /* of lines, that are known */
+} reef_watcher_counts;
+REEF_API REEF_MUST_CHECK reef_status reef_watcher_read_counts(const reef_watcher *watcher,
+                                                              reef_watcher_counts *out,
+                                                              reef_error *err);
 
 #ifdef __cplusplus
 }

@@ -13,12 +13,14 @@ are NumPy's and are read and written in place.
 from ._library import library_version
 from .errors import (BusyError, CorruptError, FullError, InvalidError, MissingError, PoolMemoryError,
                      PoolOSError, ReefError, VersionError)
-from .pool import (Answers, Archive, Evaluation, Generation, Info, Kind, Layer, Model, Pool, Pruning,
+from .pool import (Answers, Archive, Evaluation, Generation, Info, Kind, Layer, Line, Model, Pool, Pruning,
                    Snapshot, Tape, Training, Visit, archive_facts, create, create_layer,
                    expert_ids, open)
+from .watch import Watch, WatchCounts
 
 __version__ = "0.1.0"
-__all__ = ["Answers", "Archive", "BusyError", "CorruptError", "Evaluation", "FullError", "Generation", "Info", "InvalidError",
-           "Kind", "Layer", "MissingError", "Model", "Pool", "PoolMemoryError", "PoolOSError",
+__all__ = ["Answers", "Archive", "BusyError", "CorruptError", "Evaluation", "FullError", "Generation", "Info",
+           "InvalidError", "Kind", "Layer", "Line", "MissingError", "Model", "Pool", "PoolMemoryError", "PoolOSError",
            "Pruning", "ReefError", "Snapshot", "Tape", "Training", "VersionError", "Visit",
+           "Watch", "WatchCounts",
            "archive_facts", "create", "create_layer", "expert_ids", "library_version", "open"]

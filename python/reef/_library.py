@@ -5,6 +5,7 @@ Calls release Python's lock while they compute.
 
 import ctypes
 import ctypes.util
+import json
 import operator
 import os
 import threading
@@ -41,7 +42,7 @@ class Sized(Structure):
     def __init__(self, **fields):
         kinds = dict(self._fields_)
         for name, value in fields.items():
-            if kinds.get(name) in (c_int32, c_uint32, c_uint64):
+            if kinds.get(name) in (c_int32, c_int64, c_uint32, c_uint64):
                 fields[name] = whole(name, value, kinds[name])
         super().__init__(sizeof(type(self)), **fields)
 
@@ -116,6 +117,22 @@ class EvaluationResult(Sized):
     _fields_ = [("size", c_size_t), ("bytes", c_uint64), ("bits", c_double), ("bits_per_byte", c_double)]
 
 
+class LineInfo(Sized):
+    _fields_ = [("size", c_size_t), ("line", c_uint64), ("offset", c_uint64), ("bytes", c_uint64), ("bits", c_double),
+                ("bits_per_byte", c_double), ("surplus_bits", c_double), ("score", c_double), ("kind", c_int64)]
+
+
+class WatcherOptions(Sized):
+    _fields_ = [("size", c_size_t), ("budget", c_double), ("gap_s", c_uint32), ("quiet_s", c_uint32),
+                ("forget_days", c_uint32), ("near_ms", c_int64), ("since_ms", c_int64)]
+
+
+class WatcherCounts(Sized):
+    _fields_ = [("size", c_size_t), ("lines", c_uint64), ("usual", c_uint64), ("in_events", c_uint64),
+                ("suppressed", c_uint64), ("learning", c_uint64), ("incidents", c_uint64), ("rung", c_uint64),
+                ("open", c_uint64), ("types", c_uint64)]
+
+
 Progress = CFUNCTYPE(c_int32, c_void_p, c_uint64, c_uint64)
 
 
@@ -169,6 +186,15 @@ _CHECKED = {
     "reef_pool_evaluate_kinds": [c_void_p, c_void_p, c_size_t, ("candidates", c_uint32), c_void_p, c_void_p,
                                  POINTER(EvaluationResult)],
     "reef_pool_generate": [c_void_p, c_char_p, c_size_t, POINTER(GenerateOptions), c_void_p, c_size_t],
+    "reef_pool_score_lines": [c_void_p, c_void_p, c_size_t, POINTER(c_void_p), POINTER(EvaluationResult)],
+    "reef_lines_read": [c_void_p, c_size_t, POINTER(LineInfo)],
+    "reef_pool_incidents": [c_void_p, ("last", c_uint64), POINTER(c_void_p)],
+    "reef_pool_decide": [c_void_p, ("incident", c_uint64), c_char_p, ("for_s", c_int64), POINTER(c_uint64)],
+    "reef_watcher_new": [POINTER(c_void_p), POINTER(WatcherOptions)],
+    "reef_watcher_line": [c_void_p, c_char_p, c_void_p, c_size_t, ("time_ms", c_int64)],
+    "reef_watcher_finish": [c_void_p],
+    "reef_watcher_take": [c_void_p, POINTER(c_void_p)],
+    "reef_watcher_read_counts": [c_void_p, POINTER(WatcherCounts)],
     "reef_pool_compress": [c_void_p, c_void_p, c_size_t, POINTER(CodingOptions), POINTER(c_void_p), POINTER(c_size_t)],
     "reef_pool_compress_file": [c_void_p, c_char_p, c_char_p, POINTER(CodingOptions), POINTER(ArchiveFacts)],
     "reef_pool_expand": [c_void_p, c_void_p, c_size_t, ("begin", c_uint64), ("end", c_uint64), POINTER(CodingOptions),
@@ -182,6 +208,9 @@ _PLAIN = {
     "reef_pool_close": (None, [c_void_p]),
     "reef_tape_free": (None, [c_void_p]),
     "reef_archive_free": (None, [c_void_p]),
+    "reef_lines_free": (None, [c_void_p]),
+    "reef_text_free": (None, [c_void_p]),
+    "reef_watcher_free": (None, [c_void_p]),
     "reef_expert_id_of": (c_uint32, [c_uint32, c_uint32]),
     "reef_expert_pair_of": (None, [c_uint32, POINTER(c_uint32), POINTER(c_uint32)]),
 }
@@ -219,6 +248,18 @@ def check(function, *arguments):
     status = function(*arguments, byref(error))
     if status != 0:
         raise BY_STATUS.get(status, ReefError)(error.message.decode(errors="replace"))
+
+
+def incidents(function, *arguments):
+    """Call a function that writes incidents as JSON: a list of dicts. No text is none."""
+    made = c_void_p()
+    check(function, *arguments, byref(made))
+    if not made:
+        return []
+    try:
+        return json.loads(ctypes.string_at(made))["incidents"]
+    finally:
+        lib.reef_text_free(made)
 
 
 # Of what handles know of their calls. A finalizer or a signal handler may close a pool in a thread that has it already;

@@ -132,6 +132,26 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class Line:
+    """What a line of a text costs: the figures of ``reef score``.
+
+    ``line`` is its number from 1, ``offset`` where it begins in the text, ``bytes`` how many it has without its end;
+    ``bits`` and ``bits_per_byte`` count its end. ``surplus_bits`` are those above the mean of the text, ``score`` is
+    how unusual the line is. ``kind`` is the kind that was the likeliest for most of its bytes, or None where no kind
+    of this pool knows the text: no context memory has learned anything.
+    """
+
+    line: int
+    offset: int
+    bytes: int
+    bits: float
+    bits_per_byte: float
+    surplus_bits: float
+    score: float
+    kind: "int | None"
+
+
+@dataclass(frozen=True)
 class Answers:
     """Which kinds answered a text: arrays of (bytes, candidates), the likeliest first. ``weights`` is how likely each
     was before the byte; where a byte has fewer candidates, ``kinds`` is -1 and the weight 0."""
@@ -169,7 +189,7 @@ def _plain(value):
     return value
 
 
-def _fill(kind, struct, **converted):
+def _fill(kind, struct, /, **converted):
     """A dataclass from the fields of a struct that it names."""
     values = {name: _plain(getattr(struct, name)) for name in kind.__dataclass_fields__
               if hasattr(struct, name)}
@@ -399,6 +419,26 @@ class Pool:
                    counts.ctypes.data, scores.ctypes.data, experts)
         return counts, scores
 
+    def incidents(self, last=None):
+        """Incidents that rang in the lines of a pool made with ``watch=True``: a list of dicts as of ``GET
+        /v1/incidents``, in the order in which they began, as of the last commit. At most the ``last`` ones.
+        """
+        if last is not None and last < 1:
+            raise InvalidError(f"last is {last}; it must be 1 or more, or None for all")
+        with self._handle as pointer:
+            return _c.incidents(_c.lib.reef_pool_incidents, pointer, last or 0)
+
+    def decide(self, incident, decision, for_s=None):
+        """Commit, and say what an incident is, by its number: its types of lines are "normal" and never ring again,
+        "mute" for ``for_s`` seconds by the times of lines (a week), or a "fault", and ring each time. Returns how many
+        types it is about.
+        """
+        if for_s is None:
+            for_s = 7 * 86400 if decision == "mute" else 0
+        types = ctypes.c_uint64()
+        self._call(_c.lib.reef_pool_decide, incident, _c.text("decision", decision), for_s, ctypes.byref(types))
+        return types.value
+
     def _generation(self, number):
         info = _c.GenerationInfo()
         self._call(_c.lib.reef_pool_read_generation, number, ctypes.byref(info))
@@ -472,6 +512,25 @@ class Model(Pool):
                    weights.ctypes.data, None)
         return Answers(kinds, weights)
 
+    def score_lines(self, text):
+        """How surprising each line is as of the state that was opened: a list of ``Line``. A writer commits first.
+
+        ``text`` is bytes, or an iterable of lines such as an open file: bytes each, to which a newline is added where
+        the last byte is none. Opened with ``frozen="alone"`` they are judged as by ``reef score --frozen``.
+        """
+        view, made, found = np.frombuffer(_joined(text), np.uint8), ctypes.c_void_p(), []
+        self._call(_c.lib.reef_pool_score_lines, view.ctypes.data, view.size, ctypes.byref(made), None)
+        try:
+            while True:
+                info = _c.LineInfo()
+                try:
+                    _c.check(_c.lib.reef_lines_read, made, len(found), ctypes.byref(info))
+                except MissingError:
+                    return found
+                found.append(_fill(Line, info, kind=None if info.kind < 0 else info.kind))
+        finally:
+            _c.lib.reef_lines_free(made)
+
     def generate(self, prompt=b"", count=100, *, seed=1, temperature=0.0, top_p=0.0):
         """Continue a text (bytes) by ``count`` bytes; by the most likely ones where the temperature is 0."""
         out = ctypes.create_string_buffer(count)
@@ -522,6 +581,25 @@ class Model(Pool):
         with coding as options:
             self._call(function, _path(path), _path(out), options, ctypes.byref(facts))
         return _archive(facts)
+
+
+def _joined(text):
+    """A text of bytes, or of lines one after the other."""
+    if isinstance(text, str):
+        raise TypeError("lines are scored as bytes; encode the text")
+    if isinstance(text, (bytes, bytearray, memoryview)):
+        return text
+    if not isinstance(text, collections.abc.Iterable):
+        raise TypeError(f"cannot score {type(text).__name__}; give bytes, or an iterable of lines")
+    lines = []
+    for line in text:
+        if not isinstance(line, (bytes, bytearray, memoryview)):
+            raise TypeError(f"cannot score a line that is {type(line).__name__}; give bytes")
+        line = bytes(line)
+        if b"\n" in line[:-1]:
+            raise InvalidError(f"line {len(lines) + 1} has a newline within it; give one line each, or all as bytes")
+        lines.append(line if line.endswith(b"\n") else line + b"\n")
+    return b"".join(lines)
 
 
 class _Coding:

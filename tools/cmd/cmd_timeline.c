@@ -3,7 +3,7 @@
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "commands.h"
-#include "reef_pool_json.h"
+#include "reef_timeline_json.h"
 
 #include <stdlib.h>
 #include <string.h>

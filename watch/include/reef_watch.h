@@ -215,6 +215,18 @@ void reef_watch_read_options(const reef_watch *watch, reef_watch_options *out);
 
 const char *reef_decision_name(reef_decision decision);
 
+/**
+ * A decision by its word.
+ *
+ * for_s  of "mute" 1 to REEF_MUTE_S_MAX, of the others 0
+ *
+ * Errors: INVALID no such word, or no such time.
+ */
+REEF_MUST_CHECK reef_status reef_decision_read(reef_decision *out,
+                                               const char *word,
+                                               int64_t for_s,
+                                               reef_error *err);
+
 void reef_watch_read_counts(const reef_watch *watch, reef_watch_counts *out);
 
 /**

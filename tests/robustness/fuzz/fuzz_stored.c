@@ -8,6 +8,7 @@
 #include "reef_pool_check.h"
 #include "reef_pool_json.h"
 #include "reef_snapshot.h"
+#include "reef_timeline_json.h"
 #include "reef_trainer.h"
 #include "reef_usage.h"
 #include "store_internal.h"

@@ -164,11 +164,6 @@ static choice lines_of_sessions(const answer *a, const choice *sessions) {
     return lines;
 }
 
-// Bits a byte of a line, its end counted.
-static double rate_of(const reef_scored_line *line) {
-    return line->bits / (double)(line->bytes + line->ended);
-}
-
 // ---- JSON ---------------------------------------------------------------------------------------
 
 static json_t *line_json(const answer *a, const reef_scored_line *l) {
@@ -177,8 +172,8 @@ static json_t *line_json(const answer *a, const reef_scored_line *l) {
     json_t *object = json_pack(
         "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s}", "line", (json_int_t)l->number, "offset",
         (json_int_t)l->offset, "bytes", (json_int_t)l->bytes, "bits", reef_cli_real(l->bits),
-        "bits_per_byte", reef_cli_real(rate_of(l)), "surplus_bits", reef_cli_real(l->surplus),
-        "score", reef_cli_real(l->score), "text", text);
+        "bits_per_byte", reef_cli_real(reef_scored_line_rate(l)), "surplus_bits",
+        reef_cli_real(l->surplus), "score", reef_cli_real(l->score), "text", text);
     free(text);
     if (a->by_alarm && !a->by_session)
         json_object_set_new(object, "alarm", json_boolean(is_alarm(a, l->score)));
@@ -231,7 +226,7 @@ static void explain_lines(const answer *a, const choice *lines) {
     for (size_t i = 0; i < lines->count; i++) {
         const reef_scored_line *l = &a->lines.lines[lines->indices[i]];
         printf("\nline %zu: score %.2f, %.1f bits, %.2f a byte\n", l->number, l->score, l->bits,
-               rate_of(l));
+               reef_scored_line_rate(l));
         reef_score_explain_print(a->lines.text + l->offset, a->lines.bits + l->offset, l->bytes,
                                  a->nearest, colours);
     }
@@ -252,7 +247,7 @@ static void print_lines(const answer *a, const choice *lines) {
     for (size_t i = 0; i < lines->count; i++) {
         const reef_scored_line *l = &a->lines.lines[lines->indices[i]];
         reef_cli_table_cells(table, "%zu\t%zu\t%.1f\t%.2f\t%+.1f\t%.2f", l->number, l->bytes,
-                             l->bits, rate_of(l), l->surplus, l->score);
+                             l->bits, reef_scored_line_rate(l), l->surplus, l->score);
         reef_cli_table_text(table, a->lines.text + l->offset, l->bytes);
     }
     reef_cli_table_show(table);

@@ -5,6 +5,7 @@
 
 #include "cli_pool.h"
 #include "cli_progress.h"
+#include "reef_scored_lines.h"
 
 #include <regex.h>
 #include <stdio.h>
@@ -13,15 +14,6 @@
 // ---- sessions.c: lines --------------------------------------------------------------------------
 //
 // The lines of a text, and how surprising each of them is.
-
-typedef struct reef_scored_line {
-    size_t number;        // from 1
-    size_t offset, bytes; // without the line end
-    bool ended;           // the last one may lack its end
-    double bits;          // with the line end: it is predicted too
-    double surplus;       // bits above the text's mean for as many bytes
-    double score;         // reef_line_score: what alarms and sessions go by
-} reef_scored_line;
 
 typedef struct reef_scored_lines {
     const uint8_t *text; // lent

@@ -4,7 +4,7 @@
 #include "cli_transport.h"
 #include "commands.h"
 #include "incident_view.h"
-#include "reef_pool_json.h"
+#include "reef_timeline_json.h"
 #include "reef_watch.h"
 #include "time_span.h"
 
