@@ -5,7 +5,7 @@
 (() => {
     const { make, bytes, count, fixed, percent, span } = charts;
     const $ = (id) => document.getElementById(id);
-    const STALE_MS = 5000, SILENT_MS = 15000, RECORDS_MS = 5000, FORGETTING_MS = 60000, SLICE_PAUSE_MS = 300, HISTORY_MAX = 600, COMMITS_MAX = 8, EVENTS = 60, VISITS = 1000, KINDS = 60, MUTE_S = 7 * 86400;
+    const STALE_MS = 5000, SILENT_MS = 15000, RECORDS_MS = 5000, FORGETTING_MS = 60000, SLICE_PAUSE_MS = 300, HISTORY_MAX = 600, COMMITS_MAX = 8, EVENTS = 60, VISITS = 1000, KINDS = 60, INCIDENTS = 100, MUTE_S = 7 * 86400;
 
     let status = null, seenAt = 0, opened = Date.now(), refused = '';
     let records = { commit: -1, at: 0, busy: false }, forgetting = { commit: -1, at: 0, complete: false, busy: false };
@@ -265,13 +265,14 @@
         $('incidents').hidden = !status.watch;
         if (!status.watch) return;
         $('incidents-note').textContent = incidents.counts(status.watch);
-        $('incidents-none').hidden = !rang || rang.length > 0;
-        $('incidents-none').textContent = status.watch.open ? 'What rings is listed after the next commit.' : 'Nothing has rung.';
+        const missing = rang ? Math.min(status.watch.rung, INCIDENTS) - rang.length : 0;
+        $('incidents-missing').hidden = !rang || (rang.length > 0 && missing <= 0);
+        $('incidents-missing').textContent = missing > 0 ? `${count(missing)} more will be listed with the next commit.` : 'Nothing has rung.';
     }
 
     async function readIncidents() {
         if (!status.watch) return;
-        rang = (await get('v1/incidents?last=100')).incidents;
+        rang = (await get(`v1/incidents?last=${INCIDENTS}`)).incidents;
         incidents.show($('incidents-list'), $('incidents-more'), rang, decide);
         showWatch();
     }

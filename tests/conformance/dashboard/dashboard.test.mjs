@@ -5,7 +5,7 @@
 // usage: REEF=... REEFD=... CHROMIUM=... node --test dashboard.test.mjs
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -384,7 +384,7 @@ test('incidents of a pool that watches lines are shown: what is open first, line
     const port = address;
     daemon.kill('SIGTERM');
     assert.equal(await ended(), 0);
-    await start(port, logs, source);
+    await start(port, logs, `follow:${source}`);
     await page.reload();
     await until(() => document.querySelectorAll('#incidents-list > li').length === 3);
     await until((number) => document.getElementById('incidents-note').textContent.startsWith(`${number.toLocaleString('en')} lines read = `), lines);
@@ -396,7 +396,7 @@ test('incidents of a pool that watches lines are shown: what is open first, line
         [last.incident, second.incident, first.incident]);
     assert.match(await text(incident(last.incident)), /open\s+.*severity critical\s+2026-11-01 05:00:00/);
     assert.match(await text(incident(second.incident)), /ended\s+severity none\s+2026-11-01 04:10:01/);
-    assert.match(await text(`${incident(second.incident)} > .facts`), new RegExp(`^new word · 1 line · ${source}$`));
+    assert.match(await text(`${incident(second.incident)} > .facts`), new RegExp(`^new word · 1 line · follow:${source}$`));
     assert.equal(await text(`${incident(second.incident)} > code mark`), 'doubt');
     // What would do harm is there to be read, and does none.
     assert.ok((await text(`${incident(first.incident)} > code`)).endsWith(HARMFUL.replaceAll('\x1b', '\\x1b').replaceAll('\u202e', '\\u202e')));
@@ -454,6 +454,26 @@ test('incidents are readable, fit a phone, and are reached by the keyboard', asy
     for (const { incident: number } of incidents)
         for (const name of ['Normal', 'Mute 7 days', 'Fault']) assert.ok(reached.has(`${name}: incident ${number}`), `${name} of ${number} is not reached`);
     assert.ok(reached.has('SUMMARY'));
+});
+
+test('what rings, and what ends, is seen without a reload; beyond the first six they are folded', async () => {
+    await page.reload(); // everything is closed again
+    await until(() => document.querySelectorAll('#incidents-list > li').length === 3);
+    const last = (await ask('incidents')).incidents[2].incident, source = join(directory, 'app.log');
+    // Each 50 minutes after the one before: a time that is much later would not be believed.
+    for (const line of ['05:50:00 web app[100]: error: backend late while shards of poola were lost', '06:40:00 web app[101]: error: router locked, no lease for poolb',
+        '07:30:00 web app[102]: error: stale index below poolc', '08:20:00 web app[103]: error: cannot fork for poold', '08:30:00 web app[104]: request 7 of user2 took 3 ms'])
+        appendFileSync(source, `2026-11-01T${line}\n`);
+    await until(() => document.querySelectorAll('#incidents-list > li').length === 6 && document.querySelectorAll('#incidents-more li[data-incident]').length === 1);
+    await incidentSays(last, 'ended');
+    assert.equal(await text('#incidents-more > summary'), '1 more');
+    const known = (await ask('incidents')).incidents.reverse(), isOpen = (one) => one.state === 'open';
+    assert.ok(known.some(isOpen));
+    assert.deepEqual(await page.$$eval('#incidents-list > li, #incidents-more > ol > li', (items) => items.map((item) => Number(item.dataset.incident))),
+        [...known.filter(isOpen), ...known.filter((one) => !isOpen(one))].map((one) => one.incident));
+    assert.equal(await page.locator(incident(known[6].incident)).isVisible(), false);
+    await page.locator('#incidents-more > summary').click();
+    assert.equal(await page.locator(incident(known[6].incident)).isVisible(), true);
 });
 
 test('a rank that learns apart shows its joins', { skip: MPIRUN ? false : 'there is no mpirun (Debian: openmpi-bin)' }, async () => {

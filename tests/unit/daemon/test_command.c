@@ -67,6 +67,27 @@ PLAIN_TEST(freeze_takes_everything_unless_a_range_is_given) {
     assert_false(freeze->dry_run);
 }
 
+PLAIN_TEST(a_decision_names_its_incident) {
+    reef_command command;
+    reef_error err;
+    const reef_crew_order *order = &command.request.order;
+    assert_int_equal(parse(&command,
+                           "{\"command\": \"incident\", \"incident\": 7, \"decision\": "
+                           "\"mute\", \"for_s\": 31536000}",
+                           &err),
+                     REEF_OK);
+    assert_int_equal(order->kind, REEF_CREW_DECIDE);
+    assert_int_equal(order->incident, 7);
+    assert_int_equal(order->decision, REEF_DECISION_MUTE);
+    assert_int_equal(order->for_s, REEF_MUTE_S_MAX);
+    assert_int_equal(parse(&command,
+                           "{\"command\": \"incident\", \"incident\": 7, \"decision\": \"normal\"}",
+                           &err),
+                     REEF_OK);
+    assert_int_equal(order->decision, REEF_DECISION_NORMAL);
+    assert_int_equal(order->for_s, 0);
+}
+
 PLAIN_TEST(what_is_not_understood_is_refused_with_a_reason) {
     static const char *const LINES[] = {
         "",
@@ -92,6 +113,18 @@ PLAIN_TEST(what_is_not_understood_is_refused_with_a_reason) {
         "{\"command\": \"kind_name\", \"name\": \"a\"}",
         "{\"command\": \"kind_name\", \"kind\": 65536, \"name\": \"a\"}",
         "{\"command\": \"kind_name\", \"kind\": 0, \"name\": \"a\\u0000b\"}",
+        "{\"command\": \"incident\"}",
+        "{\"command\": \"incident\", \"incident\": 1}",
+        "{\"command\": \"incident\", \"decision\": \"fault\"}",
+        "{\"command\": \"incident\", \"incident\": 0, \"decision\": \"fault\"}",
+        "{\"command\": \"incident\", \"incident\": \"1\", \"decision\": \"fault\"}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": \"none\"}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": 2}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": \"mute\"}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": \"mute\", \"for_s\": 0}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": \"mute\", \"for_s\": 1.5}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": \"mute\", \"for_s\": 31536001}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": \"normal\", \"for_s\": 60}",
         "{\"command\": \"prune\"}",
         "{\"command\": \"prune\", \"keep_last\": 0}",
         "{\"command\": \"prune\", \"keep_last\": 65537}",
