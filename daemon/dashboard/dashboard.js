@@ -43,9 +43,10 @@
             if (done) return;
             rest += value;
             for (let end = rest.indexOf('\n\n'); end >= 0; end = rest.indexOf('\n\n')) {
-                const data = rest.slice(0, end).split('\n').filter((line) => line.startsWith('data: ')).map((line) => line.slice(6)).join('\n');
+                const lines = rest.slice(0, end).split('\n');
+                const data = lines.filter((line) => line.startsWith('data: ')).map((line) => line.slice(6)).join('\n');
                 rest = rest.slice(end + 2);
-                if (data) onStatus(JSON.parse(data));
+                if (data && lines.includes('event: status')) onStatus(JSON.parse(data));
             }
         }
     }
