@@ -29,22 +29,33 @@ static json_t *line_json(const char *line) {
     return json_stringn(text, (size_t)(to - text));
 }
 
+// How many bytes the first ones of a line take in it as it is told.
+static size_t told_bytes(const char *line, size_t count, const json_t *told) {
+    size_t bytes = count;
+    if (json_string_length(told) == strlen(line)) return count; // as it is
+    for (size_t i = 0; i < count; i++) bytes += (uint8_t)line[i] < 0x80 ? 0 : 3;
+    return bytes;
+}
+
 static double seconds(int64_t ms) {
     return (double)ms / 1000.0;
 }
 
 static json_t *event_json(const reef_event *e, reef_source_name *name_of, const void *context) {
     char type[17];
+    json_t *line = line_json(e->line);
+    const size_t new_at = told_bytes(e->line, e->new_at, line),
+                 new_end = told_bytes(e->line, e->new_at + e->new_bytes, line);
     snprintf(type, sizeof(type), "%016" PRIx64, e->type);
     json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:I, s:f, s:f, s:I, s:f, s:o}", "sort",
                              reef_news_name(e->news), "type", type, "severity",
                              reef_severity_name(e->severity), "source", name_of(context, e->source),
                              "offset", (json_int_t)e->offset, "first_time", seconds(e->first_ms),
                              "last_time", seconds(e->last_ms), "count", (json_int_t)e->count,
-                             "bits", e->bits, "first_line", line_json(e->line));
+                             "bits", e->bits, "first_line", line);
     if (e->new_bytes > 0)
         reef_json_set(&json, "new",
-                      json_pack("[I, I]", (json_int_t)e->new_at, (json_int_t)e->new_bytes));
+                      json_pack("[I, I]", (json_int_t)new_at, (json_int_t)(new_end - new_at)));
     if (e->nearest != NULL) reef_json_set(&json, "nearest", line_json(e->nearest));
     return json;
 }
