@@ -245,7 +245,10 @@
     const QUIET = ['event', 'unix_ms', 'step', 'stream_bytes', 'generation'];
 
     function detailsOf(event) {
-        if (event.event === 'incident') return `incident ${event.incident} ${event.state === 'open' ? 'rings' : 'has ended'}: ${incidents.printable(event.title)}`;
+        if (event.event === 'incident') {
+            const what = event.state === 'open' ? 'rings' : 'has ended';
+            return `incident ${event.incident} ${what}: ${incidents.printable(event.title)}`;
+        }
         return Object.entries(event).filter(([name, value]) => !QUIET.includes(name) && value !== null)
             .map(([name, value]) => `${name.replaceAll('_', ' ')} ${typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(4)) : value}`).join(', ');
     }
@@ -268,7 +271,9 @@
         $('incidents-note').textContent = incidents.counts(status.watch);
         const missing = rang ? Math.min(status.watch.rung, INCIDENTS) - rang.length : 0;
         $('incidents-missing').hidden = !rang || (rang.length > 0 && missing <= 0);
-        $('incidents-missing').textContent = missing > 0 ? `${count(missing)} more will be listed with the next commit.` : 'Nothing has rung.';
+        $('incidents-missing').textContent = missing > 0
+            ? `${count(missing)} more will be listed with the next commit.`
+            : 'Nothing has rung.';
     }
 
     async function readIncidents() {
@@ -291,8 +296,10 @@
         button.ariaDisabled = 'true';
         incidents.say(number, '', `${button.textContent}: waiting for the end of a step …`);
         try {
-            const reply = await send({ command: 'incident', incident: number, decision, ...(decision === 'mute' ? { for_s: MUTE_S } : {}) });
-            incidents.say(number, 'good', `✓ Incident ${number} ${DECIDED[decision]}. That holds for ${count(reply.types)} ${reply.types === 1 ? 'type' : 'types'} of lines.`);
+            const time = decision === 'mute' ? { for_s: MUTE_S } : {};
+            const { types } = await send({ command: 'incident', incident: number, decision, ...time });
+            const lines = `${count(types)} ${types === 1 ? 'type' : 'types'} of lines`;
+            incidents.say(number, 'good', `✓ Incident ${number} ${DECIDED[decision]}. That holds for ${lines}.`);
             records.at = 0; // look at once
         } catch (error) {
             incidents.say(number, 'bad', `✕ ${button.textContent} failed: ${error.message}`);
