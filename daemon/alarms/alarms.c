@@ -49,7 +49,7 @@ static reef_status begin_read(const reef_alarms *alarms, reef_txn **txn, reef_er
 
 // NULL unless the event is of an incident.
 static json_t *incident_of(const reef_view *view) {
-    json_t *event = json_loadb((const char *)view->data, view->bytes, 0, NULL);
+    json_t *event = json_loadb((const char *)view->data, view->bytes, JSON_ALLOW_NUL, NULL);
     const char *kind = json_string_value(json_object_get(event, "event"));
     if (kind != NULL && strcmp(kind, "incident") == 0) return event;
     json_decref(event);

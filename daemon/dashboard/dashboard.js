@@ -5,7 +5,7 @@
 (() => {
     const { make, bytes, count, fixed, percent, span } = charts;
     const $ = (id) => document.getElementById(id);
-    const STALE_MS = 5000, SILENT_MS = 15000, RECORDS_MS = 5000, FORGETTING_MS = 60000, SLICE_PAUSE_MS = 300, HISTORY_MAX = 600, COMMITS_MAX = 8, EVENTS = 60, VISITS = 1000, KINDS = 60;
+    const STALE_MS = 5000, SILENT_MS = 15000, RECORDS_MS = 5000, FORGETTING_MS = 60000, SLICE_PAUSE_MS = 300, HISTORY_MAX = 600, COMMITS_MAX = 8, EVENTS = 60, VISITS = 1000, KINDS = 60, INCIDENTS = 100, MUTE_S = 7 * 86400;
 
     let status = null, seenAt = 0, opened = Date.now(), refused = '';
     let records = { commit: -1, at: 0, busy: false }, forgetting = { commit: -1, at: 0, complete: false, busy: false };
@@ -43,9 +43,10 @@
             if (done) return;
             rest += value;
             for (let end = rest.indexOf('\n\n'); end >= 0; end = rest.indexOf('\n\n')) {
-                const data = rest.slice(0, end).split('\n').filter((line) => line.startsWith('data: ')).map((line) => line.slice(6)).join('\n');
+                const lines = rest.slice(0, end).split('\n');
+                const data = lines.filter((line) => line.startsWith('data: ')).map((line) => line.slice(6)).join('\n');
                 rest = rest.slice(end + 2);
-                if (data) onStatus(JSON.parse(data));
+                if (data && lines.includes('event: status')) onStatus(JSON.parse(data));
             }
         }
     }
@@ -160,6 +161,7 @@
         $('footer').textContent = `reefd ${status.version}, process ${status.pid}, up ${span(status.uptime_s)}, ${status.threads} ${status.threads === 1 ? 'thread' : 'threads'}, ${status.kernels}`;
         showTiles();
         showSources();
+        showWatch();
         showMemory();
         showRanks();
         showJoins();
@@ -199,7 +201,7 @@
 
     // ---- records of the pool ---------------------------------------------------------------------
 
-    let generations = [], series = [], events = [], kinds = { kinds: [], visits: [] };
+    let generations = [], series = [], events = [], kinds = { kinds: [], visits: [] }, rang = null;
 
     async function readRecords() {
         const commit = status.last_commit.number;
@@ -211,6 +213,7 @@
         try {
             series = (await get(`v1/series?points=${Math.min(800, Math.max(200, innerWidth))}`)).points;
             events = (await get('v1/timeline?last=1000')).events;
+            await readIncidents();
             generations = (await get('v1/generations')).generations;
             showLoss();
             showTimeline();
@@ -241,14 +244,67 @@
 
     const QUIET = ['event', 'unix_ms', 'step', 'stream_bytes', 'generation'];
 
+    function detailsOf(event) {
+        if (event.event === 'incident') {
+            const what = event.state === 'open' ? 'rings' : 'has ended';
+            return `incident ${event.incident} ${what}: ${incidents.printable(event.title)}`;
+        }
+        return Object.entries(event).filter(([name, value]) => !QUIET.includes(name) && value !== null)
+            .map(([name, value]) => `${name.replaceAll('_', ' ')} ${typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(4)) : value}`).join(', ');
+    }
+
     function showTimeline() {
         const rows = events.slice(-EVENTS).reverse().map((event) => {
-            const details = Object.entries(event).filter(([name, value]) => !QUIET.includes(name) && value !== null)
-                .map(([name, value]) => `${name.replaceAll('_', ' ')} ${typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(4)) : value}`).join(', ');
+            const details = detailsOf(event);
             return make('li', {}, make('time', { datetime: new Date(event.unix_ms).toISOString() }, new Date(event.unix_ms).toLocaleString()),
                 ' ', make('strong', {}, event.event), details ? `: ${details} ` : ' ', make('span', { class: 'where' }, `at ${bytes(event.stream_bytes)}`));
         });
         $('timeline').replaceChildren(...rows);
+    }
+
+    // ---- incidents -------------------------------------------------------------------------------
+
+    // In a pool that watches no lines there is no such panel.
+    function showWatch() {
+        $('incidents').hidden = !status.watch;
+        if (!status.watch) return;
+        $('incidents-note').textContent = incidents.counts(status.watch);
+        const missing = rang ? Math.min(status.watch.rung, INCIDENTS) - rang.length : 0;
+        $('incidents-missing').hidden = !rang || (rang.length > 0 && missing <= 0);
+        $('incidents-missing').textContent = missing > 0
+            ? `${count(missing)} more will be listed with the next commit.`
+            : 'Nothing has rung.';
+    }
+
+    async function readIncidents() {
+        if (!status.watch) return;
+        rang = (await get(`v1/incidents?last=${INCIDENTS}`)).incidents;
+        incidents.show($('incidents-list'), $('incidents-more'), rang, decide);
+        showWatch();
+    }
+
+    const DECIDED = { normal: 'is normal: it never rings again', mute: 'is muted for 7 days', fault: 'is a fault: it rings each time' };
+
+    // A button stays where it is and keeps the focus while it waits.
+    async function decide(number, button) {
+        const { decision } = button.dataset;
+        if (button.ariaDisabled === 'true') return;
+        if (!hasToken()) {
+            incidents.say(number, 'bad', '✕ Nothing was done: type the token under Commands first.');
+            return;
+        }
+        button.ariaDisabled = 'true';
+        incidents.say(number, '', `${button.textContent}: waiting for the end of a step …`);
+        try {
+            const time = decision === 'mute' ? { for_s: MUTE_S } : {};
+            const { types } = await send({ command: 'incident', incident: number, decision, ...time });
+            const lines = `${count(types)} ${types === 1 ? 'type' : 'types'} of lines`;
+            incidents.say(number, 'good', `✓ Incident ${number} ${DECIDED[decision]}. That holds for ${lines}.`);
+            records.at = 0; // look at once
+        } catch (error) {
+            incidents.say(number, 'bad', `✕ ${button.textContent} failed: ${error.message}`);
+        }
+        button.ariaDisabled = 'false';
     }
 
     function showGrowth() {
@@ -385,13 +441,22 @@
                             said: (reply) => (reply.name ? `✓ Kind ${reply.kind} is called ${reply.name}.` : `✓ Kind ${reply.kind} has no name.`) }),
     };
 
+    function hasToken() {
+        if ($('token').value) return true;
+        outcome('bad', '✕ Nothing was done: type the token first.');
+        $('token').focus();
+        return false;
+    }
+
+    async function send(body) {
+        const reply = await fetch('v1/command', { method: 'POST', headers: { ...headers(), 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
+        if (!reply.ok) throw new Error(await failure(reply));
+        return reply.json();
+    }
+
     async function run(button) {
         const command = COMMANDS[button.dataset.command]();
-        if (!$('token').value) {
-            outcome('bad', '✕ Nothing was done: type the token first.');
-            $('token').focus();
-            return;
-        }
+        if (!hasToken()) return;
         if (command.ask && !confirm(command.ask)) {
             outcome('', 'Nothing was done.');
             return;
@@ -399,9 +464,7 @@
         button.disabled = true;
         outcome('', `${button.textContent}: waiting for the end of a step …`);
         try {
-            const reply = await fetch('v1/command', { method: 'POST', headers: { ...headers(), 'Content-Type': 'application/json' }, body: JSON.stringify(command.body) });
-            if (!reply.ok) throw new Error(await failure(reply));
-            outcome('good', command.said(await reply.json()));
+            outcome('good', command.said(await send(command.body)));
             records.at = 0; // look at once
         } catch (error) {
             outcome('bad', `✕ ${button.textContent} failed: ${error.message}`);

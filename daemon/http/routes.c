@@ -108,6 +108,7 @@ static const struct {
     {"/dashboard.css", STYLE, reef_page_style, &reef_page_style_bytes},
     {"/dashboard.js", SCRIPT, reef_page_script, &reef_page_script_bytes},
     {"/charts.js", SCRIPT, reef_page_charts, &reef_page_charts_bytes},
+    {"/incidents.js", SCRIPT, reef_page_incidents, &reef_page_incidents_bytes},
     {"/uplot.css", STYLE, reef_page_uplot_style, &reef_page_uplot_style_bytes},
     {"/uplot.js", SCRIPT, reef_page_uplot, &reef_page_uplot_bytes},
 };
@@ -422,6 +423,7 @@ static const route ROUTES[] = {
     {"GET", "/dashboard.css", ACCESS_ALL, page, NULL, ""},
     {"GET", "/dashboard.js", ACCESS_ALL, page, NULL, ""},
     {"GET", "/charts.js", ACCESS_ALL, page, NULL, ""},
+    {"GET", "/incidents.js", ACCESS_ALL, page, NULL, ""},
     {"GET", "/uplot.css", ACCESS_ALL, page, NULL, ""},
     {"GET", "/uplot.js", ACCESS_ALL, page, NULL, ""},
     {"GET", "/livez", ACCESS_ALL, livez, NULL, ""},

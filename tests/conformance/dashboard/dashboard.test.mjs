@@ -5,7 +5,7 @@
 // usage: REEF=... REEFD=... CHROMIUM=... node --test dashboard.test.mjs
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -33,6 +33,24 @@ function writeText(path, bytes) {
         text[i] = i % 4 === 3 ? 32 : 97 + (word * 3 + (i % 4) * (1 + (word % 2))) % 8;
     }
     writeFileSync(path, text);
+}
+
+// Requests of five hours. In between an error whose line would do harm as HTML or on a terminal, and a new word; the last
+// line is an error that nothing comes after, so that its incident stays open.
+const HARMFUL = 'error: <script>document.title = "taken over"</script><img src=x onerror="alert(1)"> \x1b[31mred\x1b[0m \u202edesrever';
+
+function writeLog(path) {
+    const lines = [], begin = Date.UTC(2026, 10, 1) / 1000;
+    const add = (second, message) => lines.push(`${new Date((begin + second) * 1000).toISOString().slice(0, 19)} web app[${100 + second % 7}]: ${message}\n`);
+    for (let i = 0; i < 1800; i++) {
+        add(10 * i, `request ${i} of user${i * 7 % 13} took ${i * 31 % 97} ms`);
+        if (i === 700) add(10 * i + 1, HARMFUL);
+        if (i === 1500) add(10 * i + 1, 'replica is in doubt');
+        if (i % 4 === 3) add(10 * i + 2, 'replica is in sync');
+    }
+    add(18000, 'fatal: disk sda1 is gone');
+    writeFileSync(path, lines.join(''));
+    return lines.length;
 }
 
 async function start(listen, pool = defaultPool, source = join(directory, 'text')) {
@@ -100,6 +118,7 @@ test('it loads and draws the loss that the pool holds', async () => {
     });
     assert.ok(painted > 50, `${painted} points of the curve`);
     assert.equal(await page.locator('#sources tbody tr').count(), 1);
+    assert.equal(await page.locator('#incidents').isHidden(), true); // it watches no lines
 });
 
 test('it follows the daemon by itself', async () => {
@@ -196,26 +215,34 @@ function contrast(one, other) {
     return (high + 0.05) / (low + 0.05);
 }
 
+// Every colour of text with what it stands on.
 const colours = () => page.evaluate(() => {
-    const back = getComputedStyle(document.querySelector('section')).backgroundColor;
-    return { back, list: [...document.querySelectorAll('p, dd, dt, td:not(.cell), th, label, h2, button')].filter((node) => node.offsetParent && node.textContent)
-        .map((node) => getComputedStyle(node).color) };
+    const clear = 'rgba(0, 0, 0, 0)', behind = (node) => {
+        while (getComputedStyle(node).backgroundColor === clear) node = node.parentElement;
+        return getComputedStyle(node).backgroundColor;
+    };
+    return [...document.querySelectorAll('p, dd, dt, td:not(.cell), th, label, h2, button, code, mark, summary, strong, section span')]
+        .filter((node) => node.offsetParent && node.textContent).map((node) => [behind(node), getComputedStyle(node).color]);
 });
 
-test('it is readable in light and in dark', async () => {
+async function isReadable() {
     const seen = [];
     for (const colorScheme of ['light', 'dark']) {
         await page.emulateMedia({ colorScheme });
-        const { back, list } = await colours();
-        seen.push(back);
+        const list = await colours();
+        seen.push(list[0][0]);
         assert.ok(list.length > 20);
-        for (const color of list) assert.ok(contrast(back, color) >= 4.5, `${color} on ${back}`);
+        for (const [back, color] of list) assert.ok(contrast(back, color) >= 4.5, `${color} on ${back}`);
     }
     assert.notEqual(seen[0], seen[1]);
+}
+
+test('it is readable in light and in dark', async () => {
+    await isReadable();
     assert.ok(await page.locator('#loss canvas').count() > 0);
 });
 
-test('it fits a phone', async () => {
+async function fitsPhone() {
     await page.setViewportSize({ width: 360, height: 740 });
     await until(() => document.querySelector('#loss canvas').getBoundingClientRect().right <= 360);
     assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);
@@ -223,20 +250,27 @@ test('it fits a phone', async () => {
         !node.closest('.scroll') && node.getBoundingClientRect().right > 360.5).map((node) => node.outerHTML.slice(0, 80)));
     assert.deepEqual(outside, []);
     await page.setViewportSize({ width: 1280, height: 900 });
-});
+}
 
-test('everything that can be used is reached by the keyboard, and seen to be', async () => {
+test('it fits a phone', fitsPhone);
+
+async function reachedByTab(presses) {
     const reached = new Set();
     await page.evaluate(() => document.activeElement.blur());
-    for (let i = 0; i < 40; i++) {
+    for (let i = 0; i < presses; i++) {
         await page.keyboard.press('Tab');
         const [id, outline] = await page.evaluate(() => {
             const node = document.activeElement, style = getComputedStyle(node);
-            return [node.id || node.dataset.command || node.getAttribute('aria-labelledby') || node.tagName, node === document.body ? 1 : parseFloat(style.outlineWidth) * (style.outlineStyle !== 'none')];
+            return [node.id || node.dataset.command || node.getAttribute('aria-labelledby') || node.ariaLabel || node.tagName, node === document.body ? 1 : parseFloat(style.outlineWidth) * (style.outlineStyle !== 'none')];
         });
         assert.ok(outline > 0, `${id} has no visible focus`);
         reached.add(id);
     }
+    return reached;
+}
+
+test('everything that can be used is reached by the keyboard, and seen to be', async () => {
+    const reached = await reachedByTab(40);
     for (const id of ['seal', 'grow', 'snapshot', 'token', 'side', 'name', 'usage-generation', 'usage-layer', 'timeline'])
         assert.ok(reached.has(id), `${id} is not reached`);
 });
@@ -338,6 +372,108 @@ test('kinds are shown where they learned, and are named from the page', async ()
     await until(() => document.querySelector('#kinds-table tbody tr:nth-child(2)').textContent.includes('capitals'));
     assert.equal((await ask('kinds')).kinds[1].name, 'capitals');
     assert.deepEqual((await ask('kinds')).visits, []);
+});
+
+const decided = async (number) => (await ask('incidents')).incidents.find((one) => one.incident === number).decision;
+const incident = (number) => `#incidents [data-incident="${number}"]`;
+const incidentSays = (number, part) => until(([where, what]) => document.querySelector(where)?.textContent.includes(what), [incident(number), part]);
+
+test('incidents of a pool that watches lines are shown: what is open first, lines as text, what is new in them marked', async () => {
+    const logs = join(directory, 'logs.pool'), source = join(directory, 'app.log'), lines = writeLog(source);
+    execFileSync(REEF, ['init', logs, '--net-share', '0', '--memory', '4M', '--watch', 'true']);
+    const port = address;
+    daemon.kill('SIGTERM');
+    assert.equal(await ended(), 0);
+    await start(port, logs, `follow:${source}`);
+    await page.reload();
+    await until(() => document.querySelectorAll('#incidents-list > li').length === 3);
+    await until((number) => document.getElementById('incidents-note').textContent.startsWith(`${number.toLocaleString('en')} lines read = `), lines);
+    const { watch } = await ask('status'), [first, second, last] = (await ask('incidents')).incidents;
+    assert.deepEqual([first.state, second.state, last.state], ['ended', 'ended', 'open']);
+    const figures = [watch.lines, watch.usual, watch.in_events, watch.suppressed].map((value) => value.toLocaleString('en'));
+    assert.ok((await text('#incidents-note')).startsWith(`${figures[0]} lines read = ${figures[1]} usual + ${figures[2]} in events + ${figures[3]} suppressed. 3 incidents rang, 1 open.`));
+    assert.deepEqual(await page.$$eval('#incidents-list > li', (items) => items.map((item) => Number(item.dataset.incident))),
+        [last.incident, second.incident, first.incident]);
+    assert.match(await text(incident(last.incident)), /open\s+.*severity critical\s+2026-11-01 05:00:00/);
+    assert.match(await text(incident(second.incident)), /ended\s+severity none\s+2026-11-01 04:10:01/);
+    assert.match(await text(`${incident(second.incident)} > .facts`), new RegExp(`^new word · 1 line · follow:${source}$`));
+    assert.equal(await text(`${incident(second.incident)} > code mark`), 'doubt');
+    // What would do harm is there to be read, and does none.
+    assert.ok((await text(`${incident(first.incident)} > code`)).endsWith(HARMFUL.replaceAll('\x1b', '\\x1b').replaceAll('\u202e', '\\u202e')));
+    assert.equal(await page.locator('#incidents script, #incidents img, #timeline script, #timeline img').count(), 0);
+    assert.match(await page.title(), /^Reef/);
+    await says('timeline', `incident ${last.incident} rings: 2026-11-01T05:00:00`);
+    assert.doesNotMatch(await text('#timeline'), /\[object|[\x1b\u202e]/);
+    // All that is kept of it.
+    assert.equal(await page.locator(`${incident(first.incident)} details li`).first().isVisible(), false);
+    await page.locator(`${incident(first.incident)} summary`).click();
+    assert.equal(await page.locator(`${incident(first.incident)} details li`).count(), first.events.length);
+    const event = first.events[0];
+    await incidentSays(first.incident, `severity critical · ${event.bits.toFixed(1)} bits · at byte ${event.offset.toLocaleString('en')}`);
+    assert.equal(await page.locator(`${incident(first.incident)} details li`).first().isVisible(), true);
+});
+
+test('a decision of an incident needs the token, is made by a button, and is seen', async () => {
+    const first = (await ask('incidents')).incidents[0].incident, button = (decision) => page.locator(`${incident(first)} [data-decision=${decision}]`);
+    await button('normal').click();
+    await incidentSays(first, 'Nothing was done: type the token');
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'token');
+    await page.locator('#token').fill('not the token, but as long');
+    await button('fault').click();
+    await incidentSays(first, 'Fault failed: this needs the token');
+    assert.equal(await decided(first), undefined);
+    faults.length = 0; // the browser notes the refusal
+    await page.locator('#token').fill(TOKEN);
+    for (const [decision, reply, list] of [['mute', 'is muted for 7 days. That holds for 1 type of lines', 'said: muted'],
+        ['fault', 'is a fault', 'said: a fault'], ['normal', 'is normal', 'said: normal']]) {
+        await button(decision).focus();
+        await page.keyboard.press('Enter');
+        await incidentSays(first, reply);
+        assert.equal(await decided(first), decision);
+        await incidentSays(first, list);
+        // The list was drawn anew: what was open in it is so still, and the focus has not moved.
+        assert.equal(await page.locator(`${incident(first)} details`).evaluate((node) => node.open), true);
+        assert.equal(await page.evaluate(() => document.activeElement.dataset.decision), decision);
+    }
+    const told = (await ask('timeline')).events.filter((event) => event.event === 'incident_decided');
+    assert.deepEqual(told.map((event) => [event.decision, event.for_s]), [['mute', 7 * 86400], ['fault', 0], ['normal', 0]]);
+    // One that is known no more is refused by the daemon, and the page says what that said.
+    await page.evaluate((number) => document.querySelector(`#incidents [data-incident="${number}"] [data-decision=mute]`).dataset.decision = 'gone', first);
+    await page.locator(`${incident(first)} [data-decision=gone]`).click();
+    await incidentSays(first, "Mute 7 days failed: decision 'gone' is none: they are normal, mute and fault");
+    faults.length = 0;
+});
+
+test('incidents are readable, fit a phone, and are reached by the keyboard', async () => {
+    await page.reload();
+    await until(() => document.querySelectorAll('#incidents-list > li').length === 3);
+    await page.evaluate(() => document.querySelectorAll('#incidents details').forEach((node) => { node.open = true; }));
+    await isReadable();
+    await fitsPhone();
+    const reached = await reachedByTab(20), { incidents } = await ask('incidents');
+    for (const { incident: number } of incidents)
+        for (const name of ['Normal', 'Mute 7 days', 'Fault']) assert.ok(reached.has(`${name}: incident ${number}`), `${name} of ${number} is not reached`);
+    assert.ok(reached.has('SUMMARY'));
+});
+
+test('what rings, and what ends, is seen without a reload; beyond the first six they are folded', async () => {
+    await page.reload(); // everything is closed again
+    await until(() => document.querySelectorAll('#incidents-list > li').length === 3);
+    const last = (await ask('incidents')).incidents[2].incident, source = join(directory, 'app.log');
+    // Each 50 minutes after the one before: a time that is much later would not be believed.
+    for (const line of ['05:50:00 web app[100]: error: backend late while shards of poola were lost', '06:40:00 web app[101]: error: router locked, no lease for poolb',
+        '07:30:00 web app[102]: error: stale index below poolc', '08:20:00 web app[103]: error: cannot fork for poold', '08:30:00 web app[104]: request 7 of user2 took 3 ms'])
+        appendFileSync(source, `2026-11-01T${line}\n`);
+    await until(() => document.querySelectorAll('#incidents-list > li').length === 6 && document.querySelectorAll('#incidents-more li[data-incident]').length === 1);
+    await incidentSays(last, 'ended');
+    assert.equal(await text('#incidents-more > summary'), '1 more');
+    const known = (await ask('incidents')).incidents.reverse(), isOpen = (one) => one.state === 'open';
+    assert.ok(known.some(isOpen));
+    assert.deepEqual(await page.$$eval('#incidents-list > li, #incidents-more > ol > li', (items) => items.map((item) => Number(item.dataset.incident))),
+        [...known.filter(isOpen), ...known.filter((one) => !isOpen(one))].map((one) => one.incident));
+    assert.equal(await page.locator(incident(known[6].incident)).isVisible(), false);
+    await page.locator('#incidents-more > summary').click();
+    assert.equal(await page.locator(incident(known[6].incident)).isVisible(), true);
 });
 
 test('a rank that learns apart shows its joins', { skip: MPIRUN ? false : 'there is no mpirun (Debian: openmpi-bin)' }, async () => {

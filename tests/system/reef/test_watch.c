@@ -249,6 +249,21 @@ LOGS_TEST(what_logrotate_makes_is_one_log_in_all_its_forms) {
     assert_int_equal(SOURCES_OF({"a", 3}, {"a.7", 0}), 1); // the log itself is there
 }
 
+LOGS_TEST(a_word_that_is_new_is_marked_in_a_line_that_is_no_utf8) {
+    char *log = path_in(l->directory, "latin"), *text = room(1 << 20), *to = text;
+    for (size_t i = 0; i < 3000; i++)
+        to += sprintf(to, "2026-11-%02zu %02zu:%02zu:00 m\xe4rz \xfc p7 is %s\n", 27 + i / 1440,
+                      i / 60 % 24, i % 60, i == 2900 ? "gro\xdf" : "up");
+    write_file(log, text);
+    json_t *lines = watched(log, NULL);
+    const json_t *event = json_at(lines, "0.events.0");
+    assert_string_equal(string(event, "first_line"),
+                        "2026-11-29 00:20:00 m\\xe4rz \\xfc p7 is gro\\xdf");
+    assert_string_equal(string(event, "first_line") + integer(event, "new.0"), "gro\\xdf");
+    assert_int_equal(integer(event, "new.1"), 7);
+    assert_int_equal(unlink(log), 0);
+}
+
 // ---- odd lines ----------------------------------------------------------------------------------
 
 static void expect_harmless(const char *text) {

@@ -309,7 +309,8 @@ static void the_page_is_for_everyone_and_what_it_shows_is_not(void **state) {
     snprintf(address, sizeof(address), "127.0.0.1%s", strrchr(box->address, ':'));
     strcpy(box->address, address);
     static const char *const FILES[] = {
-        "/", "/dashboard.js", "/charts.js", "/dashboard.css", "/uplot.js", "/uplot.css"};
+        "/",         "/dashboard.js", "/charts.js", "/incidents.js", "/dashboard.css",
+        "/uplot.js", "/uplot.css"};
     for (size_t i = 0; i < sizeof(FILES) / sizeof(*FILES); i++) {
         http_answer file = get(box, FILES[i]);
         assert_int_equal(file.code, 200);

@@ -78,6 +78,27 @@ PLAIN_TEST(a_watch_is_changed_in_what_is_given) {
     assert_true(watch->budget == 0.0 && watch->gap_s == 300);
 }
 
+PLAIN_TEST(a_decision_names_its_incident) {
+    reef_command command;
+    reef_error err;
+    const reef_crew_order *order = &command.request.order;
+    assert_int_equal(parse(&command,
+                           "{\"command\": \"incident\", \"incident\": 7, \"decision\": "
+                           "\"mute\", \"for_s\": 31536000}",
+                           &err),
+                     REEF_OK);
+    assert_int_equal(order->kind, REEF_CREW_DECIDE);
+    assert_int_equal(order->incident, 7);
+    assert_int_equal(order->decision, REEF_DECISION_MUTE);
+    assert_int_equal(order->for_s, REEF_MUTE_S_MAX);
+    assert_int_equal(parse(&command,
+                           "{\"command\": \"incident\", \"incident\": 7, \"decision\": \"normal\"}",
+                           &err),
+                     REEF_OK);
+    assert_int_equal(order->decision, REEF_DECISION_NORMAL);
+    assert_int_equal(order->for_s, 0);
+}
+
 PLAIN_TEST(what_is_not_understood_is_refused_with_a_reason) {
     static const char *const LINES[] = {
         "",
@@ -108,6 +129,18 @@ PLAIN_TEST(what_is_not_understood_is_refused_with_a_reason) {
         "{\"command\": \"watch\", \"gap_s\": 4294967296}",
         "{\"command\": \"watch\", \"gap_s\": 1.5}",
         "{\"command\": \"watch\", \"gap\": 60}",
+        "{\"command\": \"incident\"}",
+        "{\"command\": \"incident\", \"incident\": 1}",
+        "{\"command\": \"incident\", \"decision\": \"fault\"}",
+        "{\"command\": \"incident\", \"incident\": 0, \"decision\": \"fault\"}",
+        "{\"command\": \"incident\", \"incident\": \"1\", \"decision\": \"fault\"}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": \"none\"}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": 2}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": \"mute\"}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": \"mute\", \"for_s\": 0}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": \"mute\", \"for_s\": 1.5}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": \"mute\", \"for_s\": 31536001}",
+        "{\"command\": \"incident\", \"incident\": 1, \"decision\": \"normal\", \"for_s\": 60}",
         "{\"command\": \"prune\"}",
         "{\"command\": \"prune\", \"keep_last\": 0}",
         "{\"command\": \"prune\", \"keep_last\": 65537}",

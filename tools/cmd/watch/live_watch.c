@@ -145,7 +145,7 @@ static reef_status print_new(live *l, reef_error *err) {
         const reef_key key = {.db = REEF_DB_TIMELINE, .sequence = l->next};
         status = reef_record_view(txn, &key, &view, err);
         if (status != REEF_OK) break;
-        json_t *event = json_loadb((const char *)view.data, view.bytes, 0, NULL);
+        json_t *event = json_loadb((const char *)view.data, view.bytes, JSON_ALLOW_NUL, NULL);
         if (strcmp(reef_cli_text_of(event, "event"), "incident") == 0) print_incident(l, event);
         json_decref(event);
         l->next++;
