@@ -25,15 +25,15 @@ struct reef_watcher {
 
 // ---- incidents ----------------------------------------------------------------------------------
 
-static const char *source_name(const void *context, uint32_t source) {
+static void find_place(const void *context, uint32_t source, reef_line_place *out) {
     const reef_watcher *watcher = context;
-    return watcher->sources[source].name;
+    out->source = watcher->sources[source].name;
 }
 
 static void on_incident(void *context, const reef_incident *incident) {
     reef_watcher *watcher = context;
-    if (!incident->rings || incident->event_count == 0) return;
-    json_t *json = reef_incident_json(incident, source_name, watcher);
+    if (!incident->rings || incident->event_count == 0 || incident->lingers) return;
+    json_t *json = reef_incident_json(incident, find_place, watcher);
     // Appending NULL fails as well.
     if (json_array_append_new(watcher->heard, json) != 0) watcher->has_lost = true;
 }

@@ -49,7 +49,7 @@ static void release_events(reef_incident *incident) {
 static void end_one(reef_incidents *all, reef_open_incident *open) {
     reef_incident *incident = &open->incident;
     if (incident->number == 0) return;
-    incident->is_open = false;
+    incident->is_open = incident->lingers = false;
     all->heard(all->context, incident);
     forget_old(all, incident->last_ms);
     if (all->past_count == REEF_INCIDENTS_MAX) all->past_count--;
@@ -85,10 +85,22 @@ static bool goes_on(const reef_open_incident *open, int64_t time_ms) {
     return open->source != UINT32_MAX && llabs(time_ms - open->incident.first_ms) <= NEWS_GO_ON_MS;
 }
 
+// It is silent.
+static void linger(reef_incidents *all, reef_incident *incident) {
+    if (incident->lingers) return;
+    incident->is_open = false;
+    incident->lingers = true;
+    all->heard(all->context, incident);
+    incident->said = true;
+}
+
 void reef_incidents_advance(reef_incidents *all, int64_t time_ms) {
     for (size_t i = 0; i < REEF_INCIDENTS_OPEN_MAX; i++) {
         reef_open_incident *open = &all->open[i];
-        if (open->incident.number != 0 && !is_near(all, open, time_ms) && !goes_on(open, time_ms))
+        if (open->incident.number == 0 || is_near(all, open, time_ms)) continue;
+        if (goes_on(open, time_ms))
+            linger(all, &open->incident);
+        else
             end_one(all, open);
     }
 }
@@ -183,6 +195,8 @@ reef_status reef_incidents_add(
     open->news_ms = incident->last_ms;
     *number = incident->number;
     *index = (uint32_t)incident->event_count;
+    incident->is_open = true;
+    incident->lingers = incident->said = false;
     bool kept = incident->event_count < REEF_WATCH_EVENTS_MAX;
     if (kept) status = keep(incident, event, err);
     if (!kept || status != REEF_OK) {
@@ -204,6 +218,7 @@ void reef_incidents_repeat(reef_open_incident *open,
                            int64_t time_ms) {
     reef_event *event = &open->incident.events[index];
     event->count += lines;
+    open->incident.said = false;
     if (time_ms <= event->last_ms) return;
     event->last_ms = time_ms;
     if (time_ms > open->incident.last_ms && time_ms - open->news_ms <= REPEAT_MS)

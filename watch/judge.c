@@ -361,7 +361,7 @@ static reef_status judge_rate(reef_watch *w, judged *j, reef_error *err) {
         const reef_token *token = &j->tokens.tokens[i];
         uint32_t variant;
         if (token->bytes != STATUS_DIGITS || token->hash == REEF_TOKEN_VARIABLE ||
-            !is_digit(j->line[token->at]) || w->types.types[type].places[i].is_open)
+            !is_digit(j->line[token->at]) || reef_place_is_value(&w->types.types[type], i))
             continue;
         status = reef_line_types_variant(&w->types, type, i, token->hash, &variant, err);
         if (status != REEF_OK || variant == UINT32_MAX) continue;
@@ -523,6 +523,7 @@ void reef_watch_read_counts(const reef_watch *watch, reef_watch_counts *out) {
     out->incidents = watch->incidents.number;
     out->rung = watch->incidents.rung;
     for (size_t i = 0; i < REEF_INCIDENTS_OPEN_MAX; i++)
-        out->open += watch->incidents.open[i].incident.rings;
+        out->open +=
+            watch->incidents.open[i].incident.rings && watch->incidents.open[i].incident.is_open;
     out->types = watch->types.count;
 }

@@ -84,11 +84,12 @@ static shape shape_of(const uint8_t *word, size_t count) {
 }
 
 // A number in brackets is one of a process or a place.
-static uint32_t hash_of(const uint8_t *line, size_t at, size_t count) {
+static uint32_t hash_of(const uint8_t *line, size_t at, size_t count, bool *is_number) {
     const uint8_t *word = line + at;
     shape s = shape_of(word, count);
     bool in_brackets = at > 0 && (line[at - 1] == '[' || line[at - 1] == '(');
     bool status = s.digit && !s.letter && !s.other && count <= STATUS_DIGITS_MAX && !in_brackets;
+    *is_number = status;
     bool id = s.hex && count >= HEX_DIGITS_MIN;
     bool path = memchr(word, '?', count) != NULL && memchr(word, '/', count) != NULL;
     if ((s.digit && !status) || id || path || count > WORD_BYTES_MAX) return REEF_TOKEN_VARIABLE;
@@ -148,7 +149,7 @@ void reef_line_tokens_read(const uint8_t *line,
         } else if (quoted_end(line, count, at) > 0) {
             size_t end = quoted_end(line, count, at);
             out->tokens[out->count++] =
-                (reef_token){REEF_TOKEN_VARIABLE, (uint16_t)at, (uint16_t)(end - at)};
+                (reef_token){REEF_TOKEN_VARIABLE, (uint16_t)at, (uint16_t)(end - at), false};
             at = end;
         } else if (is_separator(line[at])) {
             at++;
@@ -157,8 +158,9 @@ void reef_line_tokens_read(const uint8_t *line,
             while (bytes > 1 && strchr(".!?", line[at + bytes - 1]) != NULL &&
                    line[at + bytes - 1] != '\0')
                 bytes--;
-            out->tokens[out->count++] =
-                (reef_token){hash_of(line, at, bytes), (uint16_t)at, (uint16_t)bytes};
+            reef_token *token = &out->tokens[out->count++];
+            *token = (reef_token){.at = (uint16_t)at, .bytes = (uint16_t)bytes};
+            token->hash = hash_of(line, at, bytes, &token->is_number);
             reef_severity severity = severity_of(line + at, bytes);
             if (severity > out->severity) out->severity = severity;
             at = end;

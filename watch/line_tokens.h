@@ -4,6 +4,7 @@
 
 #include "line_head.h"
 #include "reef_watch.h"
+#include <stdbool.h>
 
 #define REEF_TOKENS_MAX 40     // of a line; what is behind them is not looked at
 #define REEF_TOKEN_VARIABLE 1u // hash of every number, id, address and time
@@ -12,6 +13,7 @@
 typedef struct reef_token {
     uint32_t hash;
     uint16_t at, bytes;
+    bool is_number; // of a few digits, which stays a word: 404
 } reef_token;
 
 typedef struct reef_line_tokens {

@@ -10,6 +10,7 @@
 #define CACHED 65536u
 #define DIFFERENT_SHARE 4 // of the words of a line one in so many may be none of its type, and
 #define DIFFERENT_MIN 1   // at least so many; not all
+#define STATUS_DIGITS 3
 #define SAMPLE_BYTES_MAX 200
 #define VARIANT_LINES_MIN 100 // that a type has before its numbers are told apart
 #define VARIANTS_MAX (REEF_WATCH_TYPES_MAX / 4)
@@ -74,6 +75,23 @@ static bool has_word(const reef_place *place, uint32_t hash) {
     return false;
 }
 
+bool reef_place_is_value(const reef_line_type *type, size_t place) {
+    const reef_place *p = &type->places[place];
+    return p->is_open || 2 * (uint64_t)p->values > type->lines;
+}
+
+static bool is_usual(const reef_line_type *type, size_t place, const reef_token *token) {
+    return type->places[place].is_open || has_word(&type->places[place], token->hash) ||
+           (token->is_number && reef_place_is_value(type, place));
+}
+
+static void count_values(reef_line_type *type, const reef_line_tokens *tokens) {
+    for (size_t i = 0; i < tokens->count; i++)
+        type->places[i].values +=
+            tokens->tokens[i].hash == REEF_TOKEN_VARIABLE && type->places[i].values < UINT32_MAX;
+    type->lines++;
+}
+
 // How many words of a line never stood where they stand, and how many did.
 static size_t count_different(const reef_line_type *type,
                               const reef_line_tokens *tokens,
@@ -84,7 +102,7 @@ static size_t count_different(const reef_line_type *type,
         const reef_place *place = &type->places[i];
         if (place->is_open) continue;
         bool has = has_word(place, tokens->tokens[i].hash);
-        different += !has;
+        different += !is_usual(type, i, &tokens->tokens[i]);
         *same += has && tokens->tokens[i].hash != REEF_TOKEN_VARIABLE;
     }
     return different;
@@ -113,6 +131,12 @@ static uint32_t find_nearest(const reef_line_types *t,
     return best;
 }
 
+// Such as those of HTTP, of which there are more than other words at a place. Counts have other
+// lengths too.
+static bool is_status(const reef_token *token) {
+    return token->is_number && token->bytes == STATUS_DIGITS;
+}
+
 // Of so many lines in which a few different words stood at a place, another one comes: as often as
 // one did that was new. Words are learned; false: all were known.
 static bool learn_words(reef_line_type *type,
@@ -122,14 +146,16 @@ static bool learn_words(reef_line_type *type,
     for (size_t i = 0; i < tokens->count; i++) {
         reef_place *place = &type->places[i];
         uint32_t hash = tokens->tokens[i].hash;
-        if (place->is_open || has_word(place, hash)) continue;
+        if (is_usual(type, i, &tokens->tokens[i])) continue;
         changed = true;
         double bits = reef_log2_down(((double)type->lines + 1.0) / ((double)place->count - 0.5));
         if (hash != REEF_TOKEN_VARIABLE && (out->news < 0 || bits > out->bits)) {
             out->news = (int)i;
             out->bits = bits;
         }
-        if (place->count == REEF_PLACE_WORDS_MAX || hash == REEF_TOKEN_VARIABLE)
+        const size_t most =
+            is_status(&tokens->tokens[i]) ? REEF_PLACE_STATUSES_MAX : REEF_PLACE_WORDS_MAX;
+        if (place->count >= most || hash == REEF_TOKEN_VARIABLE)
             place->is_open = true;
         else
             place->words[place->count++] = hash;
@@ -146,7 +172,7 @@ void reef_line_types_find(reef_line_types *t,
     const size_t slot = name & (CACHED - 1);
     if (t->cached[slot] == cached_name(t, name)) {
         out->type = out->nearest = t->answers[slot];
-        t->types[out->type].lines++;
+        count_values(&t->types[out->type], tokens);
         return;
     }
     size_t different;
@@ -157,7 +183,7 @@ void reef_line_types_find(reef_line_types *t,
     if (different > most || (different > 0 && different >= tokens->words)) return;
     out->type = out->nearest;
     if (learn_words(&t->types[out->type], tokens, out)) t->epoch++;
-    t->types[out->type].lines++;
+    count_values(&t->types[out->type], tokens);
     t->cached[slot] = cached_name(t, name);
     t->answers[slot] = out->type;
 }
@@ -229,6 +255,7 @@ reef_status reef_line_types_add(reef_line_types *t,
     for (size_t i = 0; i < tokens->count; i++) {
         places[i].words[0] = tokens->tokens[i].hash;
         places[i].count = 1;
+        places[i].values = tokens->tokens[i].hash == REEF_TOKEN_VARIABLE;
     }
     uint32_t *head = head_of(t, source, tokens->count);
     if (*out == t->count) t->count++;

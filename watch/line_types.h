@@ -10,12 +10,14 @@
 #include "line_tokens.h"
 #include "type_rhythm.h"
 
-#define REEF_PLACE_WORDS_MAX 8 // different ones; then it is open
+#define REEF_PLACE_WORDS_MAX 8     // different ones; then it is open
+#define REEF_PLACE_STATUSES_MAX 20 // where they are numbers of three digits
 
 typedef struct reef_place {
-    uint32_t words[REEF_PLACE_WORDS_MAX]; // (count) hashes
+    uint32_t words[REEF_PLACE_STATUSES_MAX]; // (count) hashes
     uint8_t count;
     bool is_open;
+    uint32_t values; // lines that had a value there
 } reef_place;
 
 /** A type of line, or its lines with one number at a place. */
@@ -60,6 +62,9 @@ typedef struct reef_type_match {
 
 REEF_MUST_CHECK reef_status reef_line_types_init(reef_line_types *types, reef_error *err);
 void reef_line_types_release(reef_line_types *types);
+
+/** Do values stand there in most lines, so that a small number is one of them? */
+bool reef_place_is_value(const reef_line_type *type, size_t place);
 
 /** The type of a line, which has learned its words. */
 void reef_line_types_find(reef_line_types *types,

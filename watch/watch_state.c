@@ -165,6 +165,8 @@ static void code_open(coder *c, reef_open_incident *open) {
     code_real(c, &i->bits);
     code_bool(c, &i->rings);
     code_bool(c, &i->is_open);
+    code_bool(c, &i->lingers);
+    code_bool(c, &i->said);
     code_u64(c, &i->more);
     code_i64(c, &open->news_ms);
     code_u32(c, &open->source);
@@ -223,8 +225,9 @@ static void code_place(coder *c, reef_place *place) {
     uint32_t count = place->is_open ? UINT32_MAX : place->count;
     code_u32(c, &count);
     place->is_open = count == UINT32_MAX;
+    code_u32(c, &place->values);
     if (place->is_open) return;
-    c->bad |= count > REEF_PLACE_WORDS_MAX;
+    c->bad |= count > REEF_PLACE_STATUSES_MAX;
     if (c->bad) return;
     place->count = (uint8_t)count;
     for (uint32_t i = 0; i < count; i++) code_u32(c, &place->words[i]);

@@ -24,7 +24,8 @@ static void find_place(const void *context, uint32_t source, reef_line_place *ou
 // What went wrong is told by the call during which it was heard.
 static void on_incident(void *context, const reef_incident *incident) {
     reef_trainer *trainer = context;
-    if (!incident->rings || incident->event_count == 0) return;
+    const bool is_told = !incident->is_open && !incident->lingers && incident->said;
+    if (!incident->rings || incident->event_count == 0 || is_told) return;
     json_t *json = reef_incident_json(incident, find_place, trainer);
     char *text = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
     json_decref(json);

@@ -91,6 +91,8 @@ typedef struct reef_incident {
     int64_t first_ms, last_ms;
     double bits;
     bool rings, is_open;
+    bool lingers; // it has ended, but what is new in its source may still belong to it
+    bool said;    // it was heard of as it is
     reef_event *events; // owned; (event_count)
     size_t event_count, rarest;
     uint64_t more; // events that are not kept
@@ -104,7 +106,10 @@ typedef struct reef_watch_counts {
     size_t types;
 } reef_watch_counts;
 
-/** An incident begins to ring, or ends: then `is_open` is false. It is lent. */
+/**
+ * An incident begins to ring, or ends: then `is_open` is false. One that lingers is heard of once
+ * more when nothing can belong to it any more, `said` where nothing came. It is lent.
+ */
 typedef void reef_incident_heard(void *context, const reef_incident *incident);
 
 /** Errors: NO_MEMORY, INVALID options. */

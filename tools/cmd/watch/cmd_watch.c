@@ -107,7 +107,8 @@ static void find_place(const void *context, uint32_t source, reef_line_place *ou
 
 static void on_incident(void *context, const reef_incident *incident) {
     watching *w = context;
-    if (incident->is_open || (!incident->rings && !w->all)) return;
+    // Each once, when all of it is known.
+    if (incident->is_open || incident->lingers || (!incident->rings && !w->all)) return;
     json_t *json = reef_incident_json(incident, find_place, w);
     if (w->cli->json) {
         json_object_set_new(json, "event", json_string("incident"));
