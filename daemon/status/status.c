@@ -174,10 +174,11 @@ static json_t *alarms_json(const reef_status_view *monitor) {
         reef_alarm_view view;
         reef_alarms_view_read(monitor->alarms, way, &view);
         if (!view.used) continue;
-        json_t *one = json_pack(
-            "{s:o, s:o, s:o, s:o}", "delivered", reef_json_count(view.delivered), "failures",
-            reef_json_count(view.failures), "refused", reef_json_count(view.refused), "error",
-            view.error[0] != '\0' ? reef_json_text(view.error) : json_null());
+        json_t *one =
+            json_pack("{s:o, s:o, s:o, s:o, s:o}", "delivered", reef_json_count(view.delivered),
+                      "failures", reef_json_count(view.failures), "refused",
+                      reef_json_count(view.refused), "past", reef_json_count(view.past), "error",
+                      view.error[0] != '\0' ? reef_json_text(view.error) : json_null());
         json_object_set_new(object, reef_alarm_way_name(way), one);
     }
     return object;

@@ -149,8 +149,8 @@ LOGS_TEST(people_are_told_what_was_new) {
     assert_non_null(strstr(p.out, l->rotated));
     assert_non_null(strstr(p.out, "  new       1  error"));
     assert_non_null(
-        strstr(p.out, "11,521 lines of 1 sources, 2026-11-27 00:00 to 2026-11-30 23:59"));
-    assert_non_null(strstr(p.out, "1 incidents rang"));
+        strstr(p.out, "11,521 lines of 1 source, 2026-11-27 00:00 to 2026-11-30 23:59"));
+    assert_non_null(strstr(p.out, "1 incident rang"));
     assert_string_equal(p.err, "");
 }
 
@@ -414,14 +414,14 @@ LOGS_TEST(wrong_options_are_refused) {
         if (strstr(p.err, WRONG[i][2]) == NULL) fail_msg("%s: %s", WRONG[i][0], p.err);
         assert_string_equal(p.out, "");
     }
-    program p = reef("watch", l->rotated, NULL);
+    program p = reef("watch", "--gap", "5m", l->rotated, NULL);
     assert_int_equal(p.code, 64);
-    assert_non_null(strstr(p.err, "--replay"));
+    assert_non_null(strstr(p.err, "--gap goes with --replay"));
 }
 
 LOGS_TEST(options_are_heard) {
     char *log = log_with(l, "options", "error: task has no worker");
-    (void)answers(0, "1 incidents rang", "watch", "--replay", "--budget", "2/day", "--gap", "5m",
+    (void)answers(0, "1 incident rang", "watch", "--replay", "--budget", "2/day", "--gap", "5m",
                   "--learn-until-quiet", "2h", "--forget-after", "7d", log, NULL);
     (void)answers(0, "0 incidents rang", "watch", "--replay", "--since", "2026-11-29T13:00:00Z",
                   log, NULL);
@@ -444,7 +444,7 @@ LOGS_TEST(a_file_that_is_no_text_is_left_out_and_that_is_said) {
 LOGS_TEST(a_log_without_times_is_read_and_that_is_said) {
     char *log = path_in(l->directory, "timeless");
     write_file(log, "first line\nsecond line\n");
-    program p = answers(0, "2 lines of 1 sources", "watch", "--replay", log, NULL);
+    program p = answers(0, "2 lines of 1 source", "watch", "--replay", log, NULL);
     assert_non_null(strstr(p.err, "no line of"));
     assert_non_null(strstr(p.err, "timeless"));
     assert_int_equal(unlink(log), 0);

@@ -51,6 +51,7 @@ typedef struct desk {
     uint64_t offsets[SOURCES], lines, status_at;
     reef_incident heard[HEARD_MAX];
     size_t heard_count, rung;
+    size_t silent, repeated; // told that they linger, and then that nothing came
 } desk;
 
 static void on_incident(void *context, const reef_incident *incident) {
@@ -60,7 +61,12 @@ static void on_incident(void *context, const reef_incident *incident) {
     for (size_t i = 0; i < incident->event_count; i++) assert_non_null(incident->events[i].line);
     assert_true(incident->rarest < incident->event_count || incident->event_count == 0);
     assert_true(incident->event_count <= REEF_WATCH_EVENTS_MAX);
-    if (incident->is_open) {
+    assert_false(incident->is_open && (incident->lingers || incident->said));
+    d->repeated += !incident->is_open && !incident->lingers && incident->said;
+    if (incident->lingers) {
+        assert_false(incident->is_open || incident->said);
+        d->silent++;
+    } else if (incident->is_open) {
         assert_true(incident->rings);
         d->rung++;
     } else if (d->heard_count < HEARD_MAX) {
@@ -486,6 +492,42 @@ WATCH_TEST(further_new_types_of_a_source_join_its_incident_for_two_hours) {
     say(d, 0, "coupon cards were printed anew"); // too late
     assert_int_equal(finish(d), 4);
     assert_int_equal(d->heard[0].event_count, 4);
+}
+
+// Its source's news may still belong to it, but nobody waits for that.
+WATCH_TEST(an_incident_has_ended_when_it_is_silent) {
+    usual(d, 2 * DAY_MS);
+    say(d, 0, "fatal: the volume of the shop is lost");
+    usual(d, 30 * 1000);
+    assert_int_equal(counts(d).open, 1);
+    usual(d, 3 * MINUTE_MS);
+    assert_int_equal(counts(d).open, 0);
+    assert_int_equal(d->silent, 1);
+    assert_int_equal(d->heard_count, 0);
+    say(d, 0, "the volume came back by itself"); // belongs to it
+    assert_int_equal(counts(d).open, 1);
+    assert_int_equal(counts(d).incidents, 1);
+    assert_int_equal(d->rung, 1);
+    usual(d, 3 * MINUTE_MS);
+    assert_int_equal(d->silent, 2);
+    usual(d, 3 * HOUR_MS);
+    assert_int_equal(d->heard_count, 1);
+    assert_int_equal(d->repeated, 1);
+    assert_int_equal(d->heard[0].event_count, 2);
+}
+
+WATCH_TEST(a_small_number_is_no_news_where_larger_ones_stand) {
+    usual(d, 2 * HOUR_MS);
+    for (int i = 0; i < 4000; i++) {
+        say(d, 0, "order %u has code %u", 100000 + draw(d, 100000), 200 + draw(d, 12));
+        d->now_ms += MINUTE_MS;
+    }
+    const uint64_t before = counts(d).incidents;
+    say(d, 0, "order 7 has code 204");
+    say(d, 0, "order 712 has code 205");
+    assert_int_equal(counts(d).incidents, before);
+    say(d, 0, "order 123456 has code 503"); // one of a few
+    assert_int_equal(counts(d).incidents, before + 1);
 }
 
 WATCH_TEST(an_incident_keeps_so_many_events_and_counts_the_others) {

@@ -143,8 +143,8 @@ static void print_summary(const watching *w) {
     printf("%s lines of %zu source%s, %.16s to %.16s\n", CLI_COUNT(c.lines), sources,
            sources == 1 ? "" : "s", CLI_TIME((uint64_t)w->first_ms),
            CLI_TIME((uint64_t)w->last_ms));
-    printf("%s incidents rang, %.1f a day; %s more were less rare than the budget asks for\n",
-           CLI_COUNT(c.rung), a_day, CLI_COUNT(c.incidents - c.rung));
+    printf("%s incident%s rang, %.1f a day; %s more were less rare than the budget asks for\n",
+           CLI_COUNT(c.rung), c.rung == 1 ? "" : "s", a_day, CLI_COUNT(c.incidents - c.rung));
     printf(
         "%s types of lines; %s lines are usual, %s are in incidents; %s were read while learning\n",
         CLI_COUNT(c.types), CLI_COUNT(c.usual), CLI_COUNT(c.in_events), CLI_COUNT(c.learning));
