@@ -176,6 +176,8 @@ def test_a_watch_tells_what_the_tool_does(tmp_path):
     assert [found["state"] for found in told] == ["open", "ended"] * 2
     for other in said:
         del other["event"]
+        for event in other["events"]:
+            assert event.pop("file") == event["source"]  # one that a watch without files cannot know
     assert [found for found in told if found["state"] == "ended"] == said
     assert (counts.lines, counts.usual, counts.rung, counts.types) == (
         summary["lines"], summary["usual"], summary["rung"], summary["types"])

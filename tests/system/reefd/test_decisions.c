@@ -29,7 +29,8 @@ static int setup_watching(void **state) {
     sandbox_make_pool_of(box, &config);
     write_log(box->text);
     LEARN(box, "--stay", HTTP(box));
-    (void)reefd_tell(box, "drain");
+    while (integer(json_of(get(box, "/v1/status"), 200), "watch.lines") < LINES + 1) sleep_ms(20);
+    (void)reefd_tell(box, "drain"); // and it is in a commit
     return 0;
 }
 
