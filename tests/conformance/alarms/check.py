@@ -371,7 +371,8 @@ def mistakes_are_named():
     subprocess.run([REEF, "init", plain, "--net-share", "0"], check=True, stdout=subprocess.DEVNULL)
     check_fails(64, "watches no lines", [REEFD, "--pool", plain, "--source", w.log.path, "--alarm-exec", "cat"])
     check_fails(64, "watches no lines", [REEF, "watch", w.log.path, "--pool", plain])
-    check_fails(64, "--gap goes with --replay", [REEF, "watch", w.log.path, "--gap", "1m"])
+    check_fails(64, "--since goes with --replay", [REEF, "watch", w.log.path, "--since", "1h"])
+    check_fails(64, "above 0", [REEF, "watch", w.log.path, "--pool", w.pool, "--budget", "0"])
     check_fails(64, "--pool does not go with --replay", [REEF, "watch", "--replay", w.log.path, "--pool", "x"])
     check_fails(64, "--replay needs the paths", [REEF, "watch", "--replay"])
     check_fails(64, "--exec and --hook go with the paths", [REEF, "watch", "--exec", "cat", "--pool", w.pool])
@@ -416,7 +417,7 @@ def reef_watch_follows_what_is_written():
     with open(f"{logs}/wtmp", "wb") as file:
         file.write(b"\0" * 400)  # no text
     r = Receiver()
-    watch = Watch(w, logs, "--pool", w.pool, "--json", "--hook", r.url)
+    watch = Watch(w, logs, "--pool", w.pool, "--json", "--hook", r.url, "--budget", "9/day")
     until("a daemon", lambda: daemons(w.pool))
     first.fault(5)
     began = time.monotonic()
@@ -448,6 +449,8 @@ def reef_watch_follows_what_is_written():
     end(watch.process, signal.SIGKILL)
     until("no daemon", lambda: not daemons(w.pool))
     assert subprocess.run([REEF, "verify", w.pool], stdout=subprocess.DEVNULL).returncode == 0
+    timeline = json.loads(subprocess.run([REEF, "timeline", w.pool, "--json"], capture_output=True).stdout)
+    assert [e["budget"] for e in timeline["events"] if e["event"] == "watch_changed"] == [9], timeline
     r.stop()
     other.release()
     w.release()

@@ -191,6 +191,20 @@ LOGS_TEST(marks_stand_right_behind_what_takes_other_columns_than_bytes) {
     assert_int_equal(unlink(log), 0);
 }
 
+LOGS_TEST(of_a_long_line_of_json_the_message_is_shown) {
+    char *log = path_in(l->directory, "json"), *text = room(1 << 20), *to = text;
+    for (size_t i = 0; i < 3000; i++)
+        to += sprintf(to,
+                      "{\"ts\":\"2026-11-%02zuT%02zu:%02zu:00Z\",\"level\":\"info\",\"logger\":"
+                      "\"billing.delivery.service\",\"msg\":\"%s\",\"n\":%zu}\n",
+                      27 + i / 1440, i / 60 % 24, i % 60,
+                      i == 2900 ? "all volumes of the store are lost" : "invoice sent", i);
+    write_file(log, text);
+    (void)answers(0, "  new       1  \u2026all volumes of the store are lost\",\"n\":2900}\n",
+                  "watch", "--replay", log, NULL);
+    assert_int_equal(unlink(log), 0);
+}
+
 // ---- names --------------------------------------------------------------------------------------
 
 // A directory of logs, each with one day of the four, or with all of them (-1).
@@ -414,9 +428,9 @@ LOGS_TEST(wrong_options_are_refused) {
         if (strstr(p.err, WRONG[i][2]) == NULL) fail_msg("%s: %s", WRONG[i][0], p.err);
         assert_string_equal(p.out, "");
     }
-    program p = reef("watch", "--gap", "5m", l->rotated, NULL);
+    program p = reef("watch", "--since", "5m", l->rotated, NULL);
     assert_int_equal(p.code, 64);
-    assert_non_null(strstr(p.err, "--gap goes with --replay"));
+    assert_non_null(strstr(p.err, "--since goes with --replay"));
 }
 
 LOGS_TEST(options_are_heard) {

@@ -15,12 +15,12 @@
 
 static const reef_cli_option OPTIONS[] = {
     {"replay", NULL, "judge past logs by the times at the head of their lines"},
-    {"budget", "N/day", "incidents a day that may ring (5/day)"},
-    {"gap", "TIME", "events nearer to each other are one incident (60s)"},
+    {"budget", "N/day", "incidents a day that may ring (5/day); a pool keeps it"},
+    {"gap", "TIME", "events nearer to each other are one incident (60s); a pool keeps it"},
     {"learn-until-quiet", "TIME",
-     "a source is judged once nothing new came for so long (1h), or after a day"},
-    {"since", "TIME", "learn what is before, and judge what comes then"},
-    {"forget-after", "TIME", "what did not come for so long is new again (30d)"},
+     "with --replay: a source is judged once nothing new came for so long (1h), or after a day"},
+    {"since", "TIME", "with --replay: learn what is before, and judge what comes then"},
+    {"forget-after", "TIME", "with --replay: what did not come for so long is new again (30d)"},
     {"all", NULL, "with --replay: also show incidents that the budget keeps from ringing"},
     {"pool", "DIR", "where what was learned is kept (watch.pool); made where there is none"},
     {"exec", "COMMAND",
@@ -191,8 +191,7 @@ static reef_status read_lines(watching *w, reef_error *err) {
 
 // What is given for nothing is a mistake.
 static reef_status check_options(const reef_cli_call *cli, bool replay, reef_error *err) {
-    static const char *const PAST[] = {"budget", "gap",          "learn-until-quiet",
-                                       "since",  "forget-after", "all"},
+    static const char *const PAST[] = {"learn-until-quiet", "since", "forget-after", "all"},
                              *const LIVE[] = {"pool", "exec", "hook"};
     for (size_t i = 0; !replay && i < sizeof(PAST) / sizeof(*PAST); i++)
         if (reef_cli_text(cli, PAST[i]) != NULL)

@@ -26,6 +26,20 @@ static const char *word_of(const char *sort) {
     return "";
 }
 
+// Where the message begins in a line of JSON that has no room; else `at`.
+static size_t message_at(const char *line, size_t count, size_t at) {
+    static const char *const KEYS[] = {"\"msg\":", "\"message\":", "\"MESSAGE\":", "\"log\":"};
+    if (line[0] != '{' || count <= COLUMNS - MARGIN) return at;
+    for (size_t i = 0; i < sizeof(KEYS) / sizeof(*KEYS); i++) {
+        const char *found = strstr(line, KEYS[i]);
+        if (found == NULL) continue;
+        found += strlen(KEYS[i]);
+        found += strspn(found, " \"");
+        return (size_t)(found - line);
+    }
+    return at;
+}
+
 // Its text from behind the time, or from where what is new in it can be seen.
 static void print_event(const json_t *event) {
     const char *sort = reef_cli_text_of(event, "sort"),
@@ -34,10 +48,13 @@ static void print_event(const json_t *event) {
     const size_t count = json_string_length(json_object_get(event, "first_line")),
                  new_at = (size_t)json_integer_value(json_array_get(new, 0)),
                  new_bytes = (size_t)json_integer_value(json_array_get(new, 1));
-    size_t at = reef_line_text_at((const uint8_t *)line, count);
-    bool has_new = new_bytes > 0 && new_at >= at && new_at + new_bytes <= count;
-    bool moved = has_new && new_at + new_bytes > at + COLUMNS - MARGIN && new_at > at + BEFORE_WORD;
-    if (moved) at = new_at - BEFORE_WORD;
+    const size_t begin = reef_line_text_at((const uint8_t *)line, count);
+    const bool has_new = new_bytes > 0 && new_at >= begin && new_at + new_bytes <= count;
+    size_t at = begin;
+    if (!has_new) at = message_at(line, count, begin);
+    if (has_new && new_at + new_bytes > begin + COLUMNS - MARGIN && new_at > begin + BEFORE_WORD)
+        at = new_at - BEFORE_WORD;
+    const bool moved = at > begin;
     char *clean = reef_cli_printable((const uint8_t *)line + at, count - at, false);
     char *cut = reef_cli_cut(clean, COLUMNS - MARGIN - (moved ? 1 : 0));
     printf("  %-5s %5s  %s%s\n", word_of(sort),
@@ -60,6 +77,7 @@ static void print_event(const json_t *event) {
 static void print_place(const json_t *event) {
     const char *source = reef_cli_text_of(event, "source"), *file = reef_cli_text_of(event, "file");
     const char *name = strrchr(file, '/') != NULL ? strrchr(file, '/') + 1 : file;
+    if (strncmp(source, "follow:", 7) == 0) source += 7; // its path says enough
     char *shown = reef_cli_printable((const uint8_t *)source, strlen(source), false);
     printf("%s", shown);
     free(shown);

@@ -80,22 +80,41 @@ static bool has_pool(const char *path) {
     return is_there;
 }
 
-// As the command that people would type does it.
-static reef_status make_pool(const live *l, reef_error *err) {
+// As a command that people would type: reef with these arguments, up to a NULL.
+static reef_status run_reef(const char *const *arguments, const char *failed, reef_error *err) {
+    const char *all[FLAGS_MAX] = {NULL};
     int outcome = 0;
     char *reef = program_path("reef", "tools");
-    // Without a net lines are learned several times as fast, and judged the same.
-    const char *const arguments[] = {reef,   "init",        l->pool, "--watch",
-                                     "true", "--net-share", "0",     NULL};
-    pid_t pid = start_program(arguments, true);
+    all[0] = reef;
+    for (size_t i = 0; arguments[i] != NULL; i++) all[i + 1] = arguments[i];
+    pid_t pid = start_program(all, true);
     while (pid > 0 && waitpid(pid, &outcome, 0) < 0 && errno == EINTR) {
     }
     free(reef);
     if (pid < 0) return reef_fail(err, REEF_ERR_IO, "cannot start a process: %s", strerror(errno));
-    if (!WIFEXITED(outcome) || WEXITSTATUS(outcome) != 0)
-        return reef_fail(err, REEF_ERR_IO, "no pool was made at %s", l->pool);
-    fprintf(stderr, "reef watch: made the pool %s\n", l->pool);
-    return REEF_OK;
+    return WIFEXITED(outcome) && WEXITSTATUS(outcome) == 0
+               ? REEF_OK
+               : reef_fail(err, REEF_ERR_INVALID, "%s", failed);
+}
+
+static reef_status make_pool(const live *l, reef_error *err) {
+    // Without a net lines are learned several times as fast, and judged the same.
+    const char *const arguments[] = {"init", l->pool, "--watch", "true", "--net-share", "0", NULL};
+    reef_status status = run_reef(arguments, "no pool was made", err);
+    if (status == REEF_OK) fprintf(stderr, "reef watch: made the pool %s\n", l->pool);
+    return status;
+}
+
+// The pool's own, from now on.
+static reef_status set_options(const live *l, reef_error *err) {
+    static const char *const NAMES[] = {"budget", "gap"};
+    reef_status status = REEF_OK;
+    for (size_t i = 0; status == REEF_OK && i < sizeof(NAMES) / sizeof(*NAMES); i++) {
+        const char *value = reef_cli_text(l->cli, NAMES[i]);
+        const char *const arguments[] = {"incident", l->pool, NAMES[i], value, NULL};
+        if (value != NULL) status = run_reef(arguments, "the pool was not changed", err);
+    }
+    return status;
 }
 
 static reef_status open_pool(live *l, reef_error *err) {
@@ -263,6 +282,7 @@ static reef_status prepare(live *l, reef_error *err) {
     if (follows)
         status = reef_live_sources_find(&l->sources, l->cli->operands, l->cli->operand_count, err);
     if (status == REEF_OK && follows && !has_pool(l->pool)) status = make_pool(l, err);
+    if (status == REEF_OK && follows) status = set_options(l, err);
     if (status == REEF_OK) status = open_pool(l, err);
     return status;
 }
