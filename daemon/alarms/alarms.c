@@ -4,6 +4,7 @@
 
 #include "reef_process.h"
 #include "reef_system.h"
+#include "reef_timeline_json.h"
 
 #include <curl/curl.h>
 #include <stdio.h>
@@ -47,15 +48,6 @@ static reef_status begin_read(const reef_alarms *alarms, reef_txn **txn, reef_er
     return reef_txn_begin(txn, alarms->store, REEF_TXN_READ, err);
 }
 
-// NULL unless the event is of an incident.
-static json_t *incident_of(const reef_view *view) {
-    json_t *event = json_loadb((const char *)view->data, view->bytes, JSON_ALLOW_NUL, NULL);
-    const char *kind = json_string_value(json_object_get(event, "event"));
-    if (kind != NULL && strcmp(kind, "incident") == 0) return event;
-    json_decref(event);
-    return NULL;
-}
-
 static const char *number_of(const json_t *incident, char out[32]) {
     snprintf(out, 32, "%" JSON_INTEGER_FORMAT,
              json_integer_value(json_object_get(incident, "incident")));
@@ -87,24 +79,13 @@ static bool is_for_it(channel *c, const json_t *incident) {
 // The next change of state behind the place, which moves up to it; *out is NULL where none waits.
 static reef_status next_incident(channel *c, json_t **out, reef_error *err) {
     reef_txn *txn = NULL;
-    reef_view view;
-    reef_error none;
     *out = NULL;
     reef_status status = begin_read(c->alarms, &txn, err);
-    while (status == REEF_OK && *out == NULL) {
-        const reef_key key = {.db = REEF_DB_TIMELINE, .sequence = c->place.next};
-        reef_status found = reef_record_view(txn, &key, &view, &none);
-        if (found == REEF_ERR_NOT_FOUND) break; // the end
-        // What is damaged was reported by whoever checks, and tells nothing any more.
-        if (found == REEF_OK)
-            *out = incident_of(&view);
-        else if (found != REEF_ERR_CORRUPT)
-            status = reef_fail(err, found, "%s", none.message);
-        if (*out != NULL && !is_for_it(c, *out)) {
-            json_decref(*out);
-            *out = NULL;
-        }
-        if (status == REEF_OK && *out == NULL) c->place.next++;
+    if (status == REEF_OK) status = reef_incident_change(txn, &c->place.next, out, err);
+    while (status == REEF_OK && *out != NULL && !is_for_it(c, *out)) {
+        json_decref(*out);
+        c->place.next++;
+        status = reef_incident_change(txn, &c->place.next, out, err);
     }
     reef_txn_abort(txn);
     return status;

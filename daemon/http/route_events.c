@@ -1,6 +1,9 @@
 // Events; see routes.h. An event is the whole status, so a client that missed some has missed
 // nothing, and one that is too slow to take one is simply left out. They come once a second,
 // whether anything has changed or not: that shows a client that the daemon's loop runs.
+//
+// Between them come incidents as they begin to ring and end, once they are in a commit. Who missed
+// one finds it in /v1/incidents.
 #include "routes.h"
 
 #include "query_thread.h"
@@ -111,9 +114,61 @@ static void request_stats(reef_events *events, reef_query_thread *queries) {
         reef_query_free(query); // too many queries wait: next time
 }
 
+// ---- incidents ----------------------------------------------------------------------------------
+
+static void send_change(reef_events *events, const json_t *change) {
+    static const char FORMAT[] = "event: incident\ndata: %s\n\n";
+    char *text = json_dumps(change, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    const size_t room = text != NULL ? strlen(text) + sizeof(FORMAT) : 0;
+    char *event = text != NULL ? malloc(room) : NULL;
+    if (event != NULL) snprintf(event, room, FORMAT, text);
+    for (size_t i = 0; event != NULL && i < REEF_EVENTS_MAX; i++)
+        if (events->listeners[i].stream != NULL)
+            reef_http_stream_send(events->listeners[i].stream, event, strlen(event));
+    free(event);
+    free(text);
+}
+
+// What came before anybody listened is not sent.
+static void on_changes(reef_query *query) {
+    reef_events *events = query->owner;
+    size_t index;
+    json_t *change;
+    events->reading = false;
+    if (query->error.status != REEF_OK) return;
+    const json_t *changes = json_object_get(query->result, "changes");
+    if (events->next > 0) json_array_foreach(changes, index, change) send_change(events, change);
+    events->next = (uint64_t)json_integer_value(json_object_get(query->result, "next"));
+}
+
+static void request_changes(reef_events *events,
+                            reef_status_view *monitor,
+                            reef_query_thread *queries) {
+    reef_error err;
+    reef_training_view view;
+    reef_training_view_read(monitor->training, &view, NULL);
+    if (!view.committed.watches || events->reading || view.last.commit.number == events->commit)
+        return;
+    reef_query *query = calloc(1, sizeof(*query));
+    if (query == NULL) return;
+    query->run = reef_query_changes;
+    query->owner = events;
+    query->on_done = on_changes;
+    char next[24];
+    snprintf(next, sizeof(next), "%llu", (unsigned long long)(events->next > 0 ? events->next : 1));
+    query->arguments = json_pack("{s:s}", "next", next);
+    if (reef_query_thread_submit(queries, query, &err) != REEF_OK) {
+        reef_query_free(query); // too many queries wait: next time
+        return;
+    }
+    events->reading = true;
+    events->commit = view.last.commit.number;
+}
+
 void reef_events_tick(reef_events *events, reef_status_view *monitor, reef_query_thread *queries) {
     if (++events->ticks % EVERY_TICKS == 0) send_status(events, monitor);
     if (stats_are_due(events, monitor)) request_stats(events, queries);
+    request_changes(events, monitor, queries);
 }
 
 void reef_events_release(reef_events *events) {

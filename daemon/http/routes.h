@@ -60,6 +60,9 @@ typedef struct reef_events {
     bool asked;    // for new ones
     uint64_t stats_ns;
     uint64_t wanted_ns; // when somebody looked at them last
+    uint64_t next;      // event of the timeline behind which changes of incidents are to be sent
+    uint64_t commit;    // they were read as of it
+    bool reading;       // them
 } reef_events;
 
 /** Reply to a request with events. False when too many listen. */

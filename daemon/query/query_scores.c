@@ -383,6 +383,25 @@ reef_status reef_query_incidents(reef_query_thread *queries, reef_query *query, 
     return query_last(queries, query, "incidents", reef_incidents_json, err);
 }
 
+reef_status reef_query_changes(reef_query_thread *queries, reef_query *query, reef_error *err) {
+    reef_txn *txn = NULL;
+    json_t *change = NULL, *changes = json_array();
+    uint64_t next;
+    reef_status status = reef_query_count(query, "next", 1, 1, COUNT_MAX, &next, err);
+    if (status == REEF_OK) status = begin_query(queries, query, &txn, err);
+    if (status == REEF_OK) status = reef_incident_change(txn, &next, &change, err);
+    while (status == REEF_OK && change != NULL) {
+        json_array_append_new(changes, change);
+        next++;
+        status = reef_incident_change(txn, &next, &change, err);
+    }
+    reef_txn_abort(txn);
+    if (query->result != NULL) json_object_set_new(query->result, "next", reef_json_count(next));
+    if (query->result != NULL) json_object_set(query->result, "changes", changes);
+    json_decref(changes);
+    return status;
+}
+
 // The series in `points` equal parts of the stream, each the mean over it.
 typedef struct series {
     reef_point *points;

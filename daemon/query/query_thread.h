@@ -127,6 +127,8 @@ reef_status reef_query_snapshots(reef_query_thread *queries, reef_query *query, 
 /** Arguments: last. */
 reef_status reef_query_timeline(reef_query_thread *queries, reef_query *query, reef_error *err);
 reef_status reef_query_incidents(reef_query_thread *queries, reef_query *query, reef_error *err);
+/** Arguments: next, the number of an event. `changes` of incidents from it on, and `next`. */
+reef_status reef_query_changes(reef_query_thread *queries, reef_query *query, reef_error *err);
 /** Arguments: points, from, to. */
 reef_status reef_query_series(reef_query_thread *queries, reef_query *query, reef_error *err);
 

@@ -93,3 +93,26 @@ reef_status reef_incidents_json(reef_txn *txn, json_t *incidents, reef_error *er
     json_decref(events);
     return status;
 }
+
+// NULL unless the event is of an incident.
+static json_t *incident_of(const reef_view *view) {
+    json_t *event = json_loadb(view->data, view->bytes, JSON_ALLOW_NUL, NULL);
+    const char *kind = json_string_value(json_object_get(event, "event"));
+    if (kind != NULL && strcmp(kind, "incident") == 0) return event;
+    json_decref(event);
+    return NULL;
+}
+
+reef_status reef_incident_change(reef_txn *txn, uint64_t *next, json_t **out, reef_error *err) {
+    reef_error why;
+    for (*out = NULL;; ++*next) {
+        const reef_key key = {.db = REEF_DB_TIMELINE, .sequence = *next};
+        reef_view view;
+        const reef_status status = reef_record_view(txn, &key, &view, &why);
+        if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
+        if (status == REEF_ERR_CORRUPT) continue;
+        if (status != REEF_OK) return reef_fail(err, status, "%s", why.message);
+        *out = incident_of(&view);
+        if (*out != NULL) return REEF_OK;
+    }
+}

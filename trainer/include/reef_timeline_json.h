@@ -17,5 +17,14 @@ REEF_MUST_CHECK reef_status reef_timeline_json(reef_txn *txn, json_t *events, re
  * it, with `decision` where a person said something of it. Errors: as above.
  */
 REEF_MUST_CHECK reef_status reef_incidents_json(reef_txn *txn, json_t *incidents, reef_error *err);
+/**
+ * The first change of an incident's state, as the timeline has it, of the events from number *next
+ * on: *next becomes its number, and it is the caller's. NULL: there is none, and *next is that of
+ * the event to come. Damaged events are passed over. Errors: as reef_record_view.
+ */
+REEF_MUST_CHECK reef_status reef_incident_change(reef_txn *txn,
+                                                 uint64_t *next,
+                                                 json_t **out,
+                                                 reef_error *err);
 
 #endif

@@ -261,6 +261,27 @@ def history_is_not_alarmed():
     w.release()
 
 
+# ---- events of HTTP -------------------------------------------------------------------------------------------------
+
+def events_have_incidents_as_they_ring():
+    w, port = World("events"), free_port()
+    daemon = w.daemon("--http", f"127.0.0.1:{port}")
+    w.caught_up()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/events", timeout=DEADLINE_S) as stream:
+        def next_incident():
+            while stream.readline() != b"event: incident\n":
+                pass
+            return json.loads(stream.readline().removeprefix(b"data: "))
+        w.log.fault(3)
+        first = next_incident()
+        assert first["state"] == "open" and "dd volume" in first["title"], first
+        w.log.pass_by()
+        second = next_incident()
+        assert second["state"] == "ended" and second["incident"] == first["incident"], second
+    assert end(daemon) == 0
+    w.release()
+
+
 # ---- Alertmanager ---------------------------------------------------------------------------------------------------
 
 class Alertmanager:
@@ -472,7 +493,7 @@ def reef_watch_reads_standard_input_to_its_end():
 def main():
     tests = [a_receiver_hears_of_the_beginning_and_the_end_once, what_rings_while_a_receiver_is_away_waits_for_it,
              failures_are_tried_again_and_refusals_are_not, a_receiver_that_hangs_keeps_nobody, kills_lose_nothing,
-             history_is_not_alarmed, alertmanager_passes_it_on, a_command_has_the_incident_on_its_input,
+             history_is_not_alarmed, events_have_incidents_as_they_ring, alertmanager_passes_it_on, a_command_has_the_incident_on_its_input,
              a_command_that_fails_is_run_again, mistakes_are_named, reef_watch_follows_what_is_written,
              reef_watch_reads_standard_input_to_its_end]
     for test in tests:

@@ -6,8 +6,8 @@
 #include "cli_progress.h"
 #include "incident_view.h"
 #include "live_sources.h"
-#include "reef_pool_json.h"
 #include "reef_process.h"
+#include "reef_timeline_json.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -158,19 +158,17 @@ static void print_incident(const live *l, json_t *event) {
 // What was committed since the last look.
 static reef_status print_new(live *l, reef_error *err) {
     reef_txn *txn = NULL;
-    reef_view view;
+    json_t *event = NULL;
     reef_status status = reef_txn_begin(&txn, l->store, REEF_TXN_READ, err);
-    while (status == REEF_OK) {
-        const reef_key key = {.db = REEF_DB_TIMELINE, .sequence = l->next};
-        status = reef_record_view(txn, &key, &view, err);
-        if (status != REEF_OK) break;
-        json_t *event = json_loadb((const char *)view.data, view.bytes, JSON_ALLOW_NUL, NULL);
-        if (strcmp(reef_cli_text_of(event, "event"), "incident") == 0) print_incident(l, event);
+    if (status == REEF_OK) status = reef_incident_change(txn, &l->next, &event, err);
+    while (status == REEF_OK && event != NULL) {
+        print_incident(l, event);
         json_decref(event);
         l->next++;
+        status = reef_incident_change(txn, &l->next, &event, err);
     }
     reef_txn_abort(txn);
-    return status == REEF_ERR_NOT_FOUND ? REEF_OK : status;
+    return status;
 }
 
 // ---- reefd --------------------------------------------------------------------------------------
