@@ -462,7 +462,7 @@ test('what rings, and what ends, is seen without a reload; beyond the first six 
     const last = (await ask('incidents')).incidents[2].incident, source = join(directory, 'app.log');
     // Each 50 minutes after the one before: a time that is much later would not be believed.
     for (const line of ['05:50:00 web app[100]: error: backend late while shards of poola were lost', '06:40:00 web app[101]: error: router locked, no lease for poolb',
-        '07:30:00 web app[102]: error: stale index below poolc', '08:20:00 web app[103]: error: cannot fork for poold', '08:30:00 web app[104]: request 7 of user2 took 3 ms'])
+        '07:30:00 web app[102]: error: stale index below poolc', '08:20:00 web app[103]: error: cannot fork for poold', '08:20:30 web app[104]: request 7 of user2 took 3 ms'])
         appendFileSync(source, `2026-11-01T${line}\n`);
     await until(() => document.querySelectorAll('#incidents-list > li').length === 6 && document.querySelectorAll('#incidents-more li[data-incident]').length === 1);
     await incidentSays(last, 'ended');
