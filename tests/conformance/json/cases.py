@@ -171,6 +171,8 @@ MISTAKES = [
 LEFT_OUT = {
     "journalctl": "wants the journal of the machine",
     "reef score reef.pool --follow": "has no end",
+    "reef watch /var/log/nginx": "has no end",
+    "reef watch app --hook": "has no end",
     "reef eval reef.pool --kinds": "wants a pool with memories, as one of the cases has",
     "reef top reef.pool": "wants a terminal, or --once",
 }
