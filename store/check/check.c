@@ -223,33 +223,52 @@ static void check_sum(reef_check *c, reef_db sums, const reef_cursor *cursor) {
 
 // ---- steps and walks ----------------------------------------------------------------------------
 
-// The next record, of the last commit if a step is over: the first one behind this one's key.
-static reef_status step(reef_check *c, reef_db db, reef_cursor *cursor, reef_error *err) {
-    uint8_t behind[REEF_SUM_KEY_BYTES_MAX]; // the least key that is greater
-    size_t bytes = cursor->key.mv_size;
+/** A walk over a database. */
+typedef struct walk_in_steps {
+    reef_cursor cursor;
+    uint8_t last[REEF_SUM_KEY_BYTES_MAX]; // (last_bytes) the key before the cursor's
+    size_t last_bytes;
+    bool is_disordered;
+} walk_in_steps;
+
+static bool ascends(const walk_in_steps *w) {
+    const size_t bytes = w->cursor.key.mv_size;
+    const int order =
+        memcmp(w->last, w->cursor.key.mv_data, w->last_bytes < bytes ? w->last_bytes : bytes);
+    return order < 0 || (order == 0 && w->last_bytes < bytes);
+}
+
+// The next record, of the last commit if a step is over: the first one behind this one's key. Where
+// keys do not ascend, because a page stands in place of another, a search may find again what was
+// walked over, and never come to the end: such a walk stays one step.
+static reef_status step(reef_check *c, reef_db db, walk_in_steps *w, reef_error *err) {
     bool renewed = false;
-    if (bytes < sizeof(behind)) { // else the record is damaged, and the step lasts a little longer
-        memcpy(behind, cursor->key.mv_data, bytes);
-        behind[bytes++] = 0;
+    if (w->cursor.key.mv_size >= sizeof(w->last) || !ascends(w)) w->is_disordered = true;
+    if (!w->is_disordered) {
+        w->last_bytes = w->cursor.key.mv_size;
+        memcpy(w->last, w->cursor.key.mv_data, w->last_bytes);
         if (!reef_check_release_reader(c, &renewed)) return c->ended.status;
     }
-    if (!renewed) return reef_cursor_next(cursor, c->txn, err);
-    reef_cursor_close(cursor);
-    return reef_cursor_open(cursor, c->txn, db, behind, bytes, err);
+    if (!renewed) return reef_cursor_next(&w->cursor, c->txn, err);
+    uint8_t behind[REEF_SUM_KEY_BYTES_MAX]; // the least key that is greater
+    memcpy(behind, w->last, w->last_bytes);
+    behind[w->last_bytes] = 0;
+    reef_cursor_close(&w->cursor);
+    return reef_cursor_open(&w->cursor, c->txn, db, behind, w->last_bytes + 1, err);
 }
 
 static void walk(reef_check *c,
                  reef_db db,
                  void (*visit)(reef_check *c, reef_db db, const reef_cursor *cursor)) {
-    reef_cursor cursor;
+    walk_in_steps w = {.last_bytes = 0};
     reef_error reason;
     if (c->ended.status != REEF_OK) return;
-    reef_status status = reef_cursor_open(&cursor, c->txn, db, NULL, 0, &reason);
-    while (status == REEF_OK && !cursor.done) {
-        visit(c, db, &cursor);
-        status = step(c, db, &cursor, &reason);
+    reef_status status = reef_cursor_open(&w.cursor, c->txn, db, NULL, 0, &reason);
+    while (status == REEF_OK && !w.cursor.done) {
+        visit(c, db, &w.cursor);
+        status = step(c, db, &w, &reason);
     }
-    reef_cursor_close(&cursor);
+    reef_cursor_close(&w.cursor);
     // A check that has ended keeps its first reason.
     if (status != REEF_OK && c->ended.status == REEF_OK) reef_check_stop(c, &reason);
 }

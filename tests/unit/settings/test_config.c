@@ -77,6 +77,8 @@ FIXTURE_TEST(every_setting_can_stand_in_the_file) {
                     "socket = s\n"
                     "http = 8080\n"
                     "http-token = t\n"
+                    "alarm-exec = mail -s reef root\n"
+                    "alarm-hook = https://h:9093/p?q=1\n"
                     "stay = yes\n"
                     "join-every = 64M\n"
                     "json-log = on\n"
@@ -100,6 +102,8 @@ FIXTURE_TEST(every_setting_can_stand_in_the_file) {
     assert_string_equal(options.socket, "s");
     assert_string_equal(options.http, "8080");
     assert_string_equal(options.http_token, "t");
+    assert_string_equal(options.alarm_exec, "mail -s reef root");
+    assert_string_equal(options.alarm_hook, "https://h:9093/p?q=1");
     assert_true(options.stay && options.json_log && !options.quiet);
     // All of them: a new one has to be added here.
     for (size_t i = 0; i < reef_setting_count(); i++)

@@ -267,6 +267,40 @@ POOL_TEST(a_record_lost_with_its_sum_is_found_through_the_roots) {
     check_must_find(f->path, "snapshot s: pool");
 }
 
+// A search in such a tree may land before what was walked already.
+POOL_TEST(a_check_in_steps_ends_where_pages_stand_in_place_of_others) {
+    enum { COUNT = 200, BYTES = 100, PAGE = 4096 };
+    static const uint32_t RECORDS[] = {10, 150};
+    uint8_t payload[BYTES], *pages[2];
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    pool_open_generation(txn, 0);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        fill(payload, sizeof(payload), i);
+        pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS, .block = i}, payload, BYTES);
+    }
+    pool_commit(txn, 1);
+    pool_close(f);
+    data_bytes file = data_file_load(f->path);
+    for (size_t i = 0; i < 2; i++) {
+        fill(payload, sizeof(payload), RECORDS[i]);
+        const size_t at = data_file_find(&file, 0, payload, sizeof(payload));
+        assert_true(at != SIZE_MAX);
+        pages[i] = file.data + at / PAGE * PAGE + 8; // behind its number
+    }
+    memcpy(pages[1], pages[0], PAGE - 8); // as if it were an old one
+    data_file_replace(f->path, &file);
+
+    reef_store *store = NULL;
+    reef_check_report report;
+    damage_log log = {.expected = "its keys are out of order"};
+    must(reef_store_open(&store, f->path, &(reef_store_options){.damaged = true, .renew_us = 1},
+                         &why));
+    must(reef_store_check(store, &(reef_check_options){.on_damage = on_damage, .context = &log},
+                          &report, &why));
+    assert_int_equal(log.matching, 1);
+    reef_store_close(store);
+}
+
 POOL_TEST(the_check_goes_on_after_damage) {
     reef_check_report report;
     reef_check_report whole;
