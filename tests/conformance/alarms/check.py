@@ -46,6 +46,20 @@ def end(process, number=signal.SIGTERM):
     return process.wait(DEADLINE_S)
 
 
+def processes(*words):
+    """Numbers of the processes whose command line has these words in this order."""
+    found = []
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{number}/cmdline", "rb") as file:
+                line = file.read().decode(errors="replace").rstrip("\0").split("\0")
+        except OSError:
+            continue  # it has ended
+        if any(tuple(line[i:i + len(words)]) == words for i in range(len(line))):
+            found.append(int(number))
+    return found
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -337,7 +351,7 @@ def alertmanager_passes_it_on():
 def a_command_has_the_incident_on_its_input():
     w = World("exec")
     out = f"{w.directory}/out"
-    daemon = w.daemon("--alarm-exec", f"cat >>{out}; sleep 300 & exit 0")  # what it leaves behind keeps nobody
+    daemon = w.daemon("--alarm-exec", f"cat >>{out}; sleep 300.5 & exit 0")  # what it leaves behind keeps nobody
     w.log.fault()
     w.log.pass_by()
     read = lambda: [json.loads(line) for line in open(out)] if os.path.exists(out) else []
@@ -347,7 +361,8 @@ def a_command_has_the_incident_on_its_input():
     assert first["pool"] == "pool" and first["events"][0]["severity"] == "critical", first
     assert "volume of store" in first["events"][0]["first_line"]
     assert end(daemon) == 0
-    subprocess.run(["pkill", "-f", "^sleep 300$"], check=False)
+    for number in processes("sleep", "300.5"):
+        os.kill(number, signal.SIGKILL)
     w.release()
 
 
@@ -363,12 +378,12 @@ def a_command_that_fails_is_run_again():
     assert "the alarm command ended with 3" in w.text(), w.text()
     assert "\033" not in w.text() and "\001" not in w.text()
     assert end(daemon) == 0
-    daemon = w.daemon("--alarm-exec", "sleep 300")  # hangs
+    daemon = w.daemon("--alarm-exec", "sleep 300.25")  # hangs
     w.log.pass_by()
     w.log.fault(7)
-    until("it runs", lambda: subprocess.run(["pgrep", "-f", "^sleep 300$"], capture_output=True).stdout)
+    until("it runs", lambda: processes("sleep", "300.25"))
     assert end(daemon) == 0, "the daemon ends"
-    assert not subprocess.run(["pgrep", "-f", "^sleep 300$"], capture_output=True).stdout, "and the command with it"
+    assert not processes("sleep", "300.25"), "and the command with it"
     w.release()
 
 
@@ -423,8 +438,7 @@ class Watch:
 
 
 def daemons(pool):
-    found = subprocess.run(["pgrep", "-f", f"reefd --pool {pool} "], capture_output=True, text=True).stdout
-    return [int(pid) for pid in found.split()]
+    return processes("--pool", pool, "--commit-seconds")
 
 
 def reef_watch_follows_what_is_written():
