@@ -98,8 +98,10 @@ static reef_status run_reef(const char *const *arguments, const char *failed, re
 }
 
 static reef_status make_pool(const live *l, reef_error *err) {
-    // Without a net lines are learned several times as fast, and judged the same.
-    const char *const arguments[] = {"init", l->pool, "--watch", "true", "--net-share", "0", NULL};
+    // Without a net lines are learned several times as fast, and judged the same; nor does it take
+    // much memory to judge them.
+    const char *const arguments[] = {"init", l->pool,    "--watch", "true", "--net-share",
+                                     "0",    "--memory", "128M",    NULL};
     reef_status status = run_reef(arguments, "no pool was made", err);
     if (status == REEF_OK) fprintf(stderr, "reef watch: made the pool %s\n", l->pool);
     return status;
