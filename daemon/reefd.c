@@ -324,7 +324,7 @@ static reef_status open_doors(reef_daemon *daemon, reef_error *err) {
     return status;
 }
 
-// Before training, so that what it commits first is told.
+// Started before training, so that no commit is missed.
 static reef_status start_alarms(reef_daemon *daemon, reef_error *err) {
     const reef_options *options = &daemon->options;
     const bool any = options->alarm_exec != NULL || options->alarm_hook != NULL;

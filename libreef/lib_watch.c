@@ -91,7 +91,7 @@ void reef_watcher_free(reef_watcher *watcher) {
 
 // ---- lines --------------------------------------------------------------------------------------
 
-// Names are told as JSON, which has nothing but UTF-8.
+// Names appear in JSON, which must be UTF-8.
 static reef_status check_name(const char *name, reef_error *err) {
     json_t *text = json_string(name);
     json_decref(text);

@@ -96,8 +96,8 @@ static reef_status sum_check(reef_txn *txn,
     if (code == MDB_NOTFOUND)
         return reef_fail(err, REEF_ERR_CORRUPT, "%s: the record has no entry in sums", text);
     if (code != 0) return reef_environment_fail(txn->environment, code, 0, "read sums", err);
-    // Reported apart from damage: intact bytes of an older commit mean that a write was lost, of the
-    // record or of what sums says of it.
+    // Reported apart from damage: intact bytes of an older commit mean that a write was lost, that
+    // of the record or that of its entry.
     if (expected.commit < view->commit)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "%s: its entry in sums is stale: it was written by commit %" PRIu64

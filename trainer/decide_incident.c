@@ -1,5 +1,5 @@
-// What a person says of an incident, and of how much is to ring: part of what is known of lines, and
-// an event.
+// What a person says of an incident, and how much is to ring. Both are part of the state of the
+// watch, and events of the timeline.
 #include "events.h"
 #include "trainer_internal.h"
 

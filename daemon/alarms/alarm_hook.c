@@ -12,7 +12,7 @@
 
 #define ALERTS_PATH "/api/v2/alerts"
 #define SAID_BYTES 120
-#define ANSWER_BYTES_MAX (1u << 20) // who answers with more is no receiver of alarms
+#define ANSWER_BYTES_MAX (1u << 20) // a longer answer is not read to its end
 
 typedef struct answer {
     char said[SAID_BYTES]; // its beginning

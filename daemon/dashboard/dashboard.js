@@ -264,7 +264,7 @@
 
     // ---- incidents -------------------------------------------------------------------------------
 
-    // In a pool that watches no lines there is no such panel.
+    // Hidden where the pool does not watch lines.
     function showWatch() {
         $('incidents').hidden = !status.watch;
         if (!status.watch) return;

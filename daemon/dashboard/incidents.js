@@ -86,7 +86,7 @@ const incidents = (() => {
         return button;
     }
 
-    // One incident; it is made anew only when the reply has changed, so that what is open in it stays.
+    // One incident. It is redrawn only when the reply has changed, so that opened details stay open.
     function item(one, onDecide) {
         const all = one.events.length + one.more_events;
         const node = make('li', { 'data-incident': one.incident, 'data-state': one.state }, headOf(one));

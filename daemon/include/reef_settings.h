@@ -84,7 +84,7 @@ typedef struct reef_options {
     const char *socket;         // NULL: inside the pool
     const char *http;           // where to listen, or NULL: nowhere
     const char *http_token;     // a file, or NULL
-    const char *alarm_exec;     // a command that is told of incidents, or NULL
+    const char *alarm_exec;     // a shell command to run for each incident, or NULL
     const char *alarm_hook;     // a URL, or NULL
     uint64_t journal_bytes;     // of each source that is pushed into
     uint64_t join_every;        // bytes after which ranks that learn apart join; 0: they share one

@@ -697,7 +697,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_expand_file(reef_pool *pool,
                                                            reef_archive_facts *facts,
                                                            reef_error *err);
 
-/* ---- incidents: what was new in lines of logs -------------------------------------------------- */
+/* ---- incidents: what was new in lines of logs ----------------------------------------------- */
 
 /* A pool that was made with watch=true judges each line that it is trained on before it learns it.
  * What was new and rare enough rings. Incidents are told as JSON text: {"incidents": [...]}, each

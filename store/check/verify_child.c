@@ -288,7 +288,7 @@ static reef_status check_in_child(const char *path,
                                   reef_check_report *report,
                                   reef_error *err) {
     reef_status status = reef_verify_in_child(path, open_and_check, options, report, err);
-    // LMDB cannot open it, or opening it ended the child: its pages alone, which no map is read for.
+    // LMDB cannot open it, or opening it ended the child: check its pages alone, without a map.
     if (status == REEF_ERR_CORRUPT && report->damaged == 0)
         (void)!reef_check_pages_of(path, options, report, NULL);
     return status;

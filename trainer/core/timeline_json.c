@@ -1,4 +1,4 @@
-// See reef_timeline_json.h. The timeline's records are JSON text, written by the trainer (events.h).
+// See reef_timeline_json.h. Records of the timeline are JSON, written by the trainer (events.h).
 #include "reef_timeline_json.h"
 
 #include <inttypes.h>

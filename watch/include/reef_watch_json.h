@@ -13,7 +13,7 @@ typedef struct reef_line_place {
     uint64_t offset;    // in the file; without one in the source
 } reef_line_place;
 
-/** The place of an offset of a source, written to `out`: all but `offset` is zero, and that given. */
+/** Find the place of `out->offset` in a source; all else in `out` is zero before. */
 typedef void reef_line_place_of(const void *context, uint32_t source, reef_line_place *out);
 
 /** {"incident", "state", "rings", "first_time", ..., "events"}, the rarest event first; NULL: no

@@ -1,5 +1,5 @@
-// Incidents over HTTP, of a reefd that watches lines: what rang is listed, a decision needs the token
-// and is seen in the list, and one that makes no sense changes nothing.
+// Incidents over HTTP, of a reefd that watches lines: what rang is listed, a decision needs the
+// token and is seen in the list, and one that makes no sense changes nothing.
 #include "http_run.h"
 
 #define LINES 1800 // of ten seconds each: five hours
