@@ -17,14 +17,6 @@ void reef_lines_free(reef_lines *lines) {
     free(lines);
 }
 
-// Where no memory has learned anything, no kind knows a text more than another.
-static bool has_learned(const reef_pool *pool) {
-    const uint32_t count = reef_model_generation_count(pool->model);
-    for (uint32_t g = 0; pool->config.memory > 0 && g < count; g++)
-        if (reef_model_memory_learned(pool->model, g) > 0) return true;
-    return false;
-}
-
 // The kind that is the likeliest for most bytes of a line, the line end counted; of equals the
 // lower one. `tally` is (kinds), zeros before and after.
 static int64_t kind_of(const reef_scored_line *line, const uint32_t *likeliest, uint32_t *tally) {
@@ -39,13 +31,12 @@ static int64_t kind_of(const reef_scored_line *line, const uint32_t *likeliest, 
     return (int64_t)best;
 }
 
-// `likeliest` (count) is the kind of each byte, or NULL: no kind answers.
+// `likeliest` (count) is the kind of each byte, or NULL: no kind knows the text.
 static reef_status cut_lines(reef_pool *pool,
                              const uint8_t *text,
                              size_t count,
                              const float *bits,
                              const uint32_t *likeliest,
-                             double mean,
                              reef_lines *out,
                              reef_error *err) {
     const reef_line_scorer *scorer;
@@ -57,7 +48,7 @@ static reef_status cut_lines(reef_pool *pool,
         out->lines != NULL && out->kinds != NULL && tally != NULL
             ? reef_model_line_scorer(pool->model, &scorer, err)
             : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu lines", out->count);
-    if (status == REEF_OK) reef_lines_score(scorer, text, bits, count, mean, out->lines);
+    if (status == REEF_OK) reef_lines_score(scorer, text, bits, count, out->lines);
     for (size_t i = 0; status == REEF_OK && i < out->count; i++)
         out->kinds[i] = likeliest == NULL ? -1 : kind_of(&out->lines[i], likeliest, tally);
     free(tally);
@@ -72,7 +63,8 @@ static reef_status score_lines(reef_pool *pool,
                                reef_error *err) {
     reef_status status = reef_lib_catch_up(pool, err);
     if (status != REEF_OK) return status;
-    const bool tells = has_learned(pool);
+    const bool tells = pool->config.memory > 0;
+    double cost = 1.0;
     float *bits = malloc(count * sizeof(*bits) + 1);
     uint32_t *likeliest = tells ? malloc(count * sizeof(*likeliest) + 1) : NULL;
     if (bits == NULL || (tells && likeliest == NULL))
@@ -80,8 +72,10 @@ static reef_status score_lines(reef_pool *pool,
     if (tells) score->answers = (reef_answers){.width = 1, .kinds = likeliest};
     if (status == REEF_OK)
         status = reef_model_score(pool->model, text, count, bits, score, NULL, NULL, err);
+    if (status == REEF_OK && tells) status = reef_model_cost(pool->model, text, count, &cost, err);
     if (status == REEF_OK)
-        status = cut_lines(pool, text, count, bits, likeliest, score->bits_per_byte, out, err);
+        status = cut_lines(pool, text, count, bits, cost < REEF_COST_UNKNOWN ? likeliest : NULL,
+                           out, err);
     free(likeliest);
     free(bits);
     return status;
@@ -129,7 +123,6 @@ reef_status reef_lines_read(const reef_lines *lines,
         .bytes = l->bytes,
         .bits = l->bits,
         .bits_per_byte = reef_scored_line_rate(l),
-        .surplus_bits = l->surplus,
         .score = l->score,
         .kind = lines->kinds[index],
     };

@@ -86,7 +86,7 @@ static reef_status set_records(json_t *object,
     if (lines == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu lines", line_count);
     json_t *records = json_array();
-    reef_lines_score(scorer, query->body, bits, query->body_bytes, 0.0, lines);
+    reef_lines_score(scorer, query->body, bits, query->body_bytes, lines);
     for (size_t i = 0; i < line_count; i++) {
         const reef_scored_line *l = &lines[i];
         json_array_append_new(records, json_pack("{s:I, s:I, s:o, s:o, s:o}", "offset",

@@ -519,10 +519,9 @@ typedef struct reef_line_info {
     uint64_t bytes;       /* without its end */
     double bits;          /* of all its bytes and of its end, which is predicted too */
     double bits_per_byte; /* its end counted */
-    double surplus_bits;  /* above what so many bytes of this text have in the mean */
     double score;         /* how unusual it is: docs/LEARNING.md, "The score of a line" */
     /* The kind that was the likeliest to answer most of its bytes; of equals the lower one. -1: no
-     * kind of this pool knows the text, as no context memory has learned anything */
+     * kind of this pool knows the text: its first 4 kB cost what learning them from nothing does */
     int64_t kind;
 } reef_line_info;
 /**

@@ -119,7 +119,7 @@ class EvaluationResult(Sized):
 
 class LineInfo(Sized):
     _fields_ = [("size", c_size_t), ("line", c_uint64), ("offset", c_uint64), ("bytes", c_uint64), ("bits", c_double),
-                ("bits_per_byte", c_double), ("surplus_bits", c_double), ("score", c_double), ("kind", c_int64)]
+                ("bits_per_byte", c_double), ("score", c_double), ("kind", c_int64)]
 
 
 class WatcherOptions(Sized):

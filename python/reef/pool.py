@@ -136,9 +136,9 @@ class Line:
     """What a line of a text costs: the figures of ``reef score``.
 
     ``line`` is its number from 1, ``offset`` where it begins in the text, ``bytes`` how many it has without its end;
-    ``bits`` and ``bits_per_byte`` count its end. ``surplus_bits`` are those above the mean of the text, ``score`` is
-    how unusual the line is. ``kind`` is the kind that was the likeliest for most of its bytes, or None where no kind
-    of this pool knows the text: no context memory has learned anything.
+    ``bits`` and ``bits_per_byte`` count its end. ``score`` is how unusual the line is. ``kind`` is the kind that was
+    the likeliest for most of its bytes, or None where no kind of this pool knows the text: its first 4 kB cost what
+    learning them from nothing does.
     """
 
     line: int
@@ -146,7 +146,6 @@ class Line:
     bytes: int
     bits: float
     bits_per_byte: float
-    surplus_bits: float
     score: float
     kind: "int | None"
 

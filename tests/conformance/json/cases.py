@@ -42,9 +42,8 @@ READING = [
     ("generate", ["generate", "reef.pool", "--prompt", "the sea", "--bytes", "8"]),
     ("generate", ["generate", "memory.pool", "--prompt", "the sea", "--bytes", "8", "--frozen"]),
     ("score", ["score", "memory.pool", "server.log", "--top", "3", "--frozen"]),
-    ("score", ["score", "memory.pool", "server.log", "--session", "[a-z]+", "--explain", "--by", "score"]),
-    ("score", ["score", "reef.pool", "server.log", "--alarms", "5%", "--explain"]),
-    ("score", ["score", "kinds.pool", "server.log", "--alarms", "5%", "--session", "[a-z]+", "--frozen"]),
+    ("score", ["score", "memory.pool", "server.log", "--session", "[a-z]+", "--explain"]),
+    ("score", ["score", "kinds.pool", "server.log", "--session", "[a-z]+", "--frozen"]),
     ("generations", ["generations", "reef.pool"]),
     ("generations", ["generations", "memory.pool"]),
     ("kind-list", ["kind", "list", "reef.pool"]),
@@ -155,8 +154,6 @@ MISTAKES = [
     ("error", ["init", "reef.pool"], 64),
     ("error", ["expand", "memory.pool", "notes.txt", "--out", "n"], 64),
     ("error", ["score", "reef.pool", "server.log", "--session", "blk_("], 64),
-    ("error", ["score", "reef.pool", "server.log", "--alarms", "0.01"], 64),
-    ("error", ["score", "empty.pool", "server.log", "--alarms", "1%"], 64),
     ("error", ["incident", "reef.pool"], 64),
     ("error", ["incident", "logs.pool", "show", "99"], 66),
     ("error", ["incident", "logs.pool", "fault", "99"], 66),
@@ -170,7 +167,6 @@ MISTAKES = [
 # Lines of examples that are not run as they stand, and why.
 LEFT_OUT = {
     "journalctl": "wants the journal of the machine",
-    "reef score reef.pool --follow": "has no end",
     "reef watch /var/log/nginx": "has no end",
     "reef watch app --hook": "has no end",
     "reef eval reef.pool --kinds": "wants a pool with memories, as one of the cases has",

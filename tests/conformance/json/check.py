@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -60,20 +59,6 @@ class Answers:
             failures.append(f"{what}: {mismatch}")
         if code == 0 and "--verbose" not in words and done.stderr:
             failures.append(f"{what} says on standard error: {done.stderr[:200]}")
-
-    def follow(self, cwd, *options):
-        """What streams: a document a line, until it is told to end."""
-        argv = [self.world.reef, "score", "reef.pool", "--follow", "--last", "3", "server.log", "--json", *options]
-        process = subprocess.Popen(argv, cwd=cwd, env=self.world.environment, stdout=subprocess.PIPE, text=True)
-        lines = [process.stdout.readline() for _ in range(3)]
-        process.send_signal(signal.SIGINT)
-        lines += process.communicate(timeout=DEADLINE_S)[0].splitlines()
-        for line in lines:
-            mismatch = self.fit("score-follow", json.loads(line, object_pairs_hook=no_twins, parse_constant=no_constant))
-            if mismatch:
-                failures.append(f"score --follow: {mismatch} in {line}")
-        if process.returncode != 0 or '"summary"' not in lines[-1]:
-            failures.append(f"score --follow ended with {process.returncode} and {lines[-1]}")
 
     def watch(self, cwd):
         """A document for each incident, and the summary."""
@@ -218,8 +203,6 @@ def main():
             for name, words, code in cases.MISTAKES:
                 answers.ask(name, words, world.base, code)
             answers.watch(world.base)
-            answers.follow(world.base)
-            answers.follow(world.base, "--alarms", "5%", "--explain")
             answers.ask_all(cases.CHANGING, world.copy("changing"))
             beside = world.copy("daemon")
             daemon = Daemon(world, beside)

@@ -73,7 +73,6 @@ static const answer ANSWERS[] = {
     {"import POOL MISSING", 66, "MISSING"},
     {"expand POOL MISSING --out EMPTY --force", 66, "MISSING"},
     {"eval POOL MISSING", 66, "MISSING"},
-    {"score POOL MISSING --follow", 66, "MISSING"},
     // Kinds.
     {"kind list POOL 9", 66, "there is no kind 9"},
     {"kind merge POOL 0 1", 64, "'kind merge' is gone"},

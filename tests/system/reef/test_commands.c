@@ -162,8 +162,8 @@ WORLD_TEST(the_most_surprising_lines_come_first) {
     json_t *lines = json_at(document, "lines");
     assert_int_equal(json_array_size(lines), 3);
     for (size_t i = 1; i < 3; i++)
-        assert_true(number(json_array_get(lines, i - 1), "surplus_bits") >=
-                    number(json_array_get(lines, i), "surplus_bits"));
+        assert_true(number(json_array_get(lines, i - 1), "score") >=
+                    number(json_array_get(lines, i), "score"));
 }
 
 WORLD_TEST(one_line_is_a_line) {

@@ -411,11 +411,6 @@ WORLD_TEST(a_damaged_kind_is_told_and_recovered) {
     assert_int_equal(json_array_size(lost), 1);
     assert_int_equal(integer(lost, "0.kind"), 0);
     assert_int_equal(integer(lost, "0.whole_to"), 0);
-    const char *follow[] = {REEF_BINARY, "score", pool, "--follow", "-", "--json", NULL};
-    program_run(&p, follow, "aaaa bbbb\n");
-    assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.err, "kind 0 is damaged, and does not answer"));
-    assert_non_null(strstr(p.out, "\"lost_kinds\""));
     answers(65, "kind 0 is damaged, and must not learn on", "train", pool, mixed, NULL);
     answers(65, "reef kind recover ", "verify", pool, NULL);
     answers(0, "kind 0 begins anew: nothing that it learned is whole", "kind", "recover", pool,

@@ -1,4 +1,4 @@
-// reef score by sessions, with a threshold from what was learned, and with reasons.
+// reef score by lines and by sessions, and with reasons.
 #include "tools_world.h"
 
 #include <math.h>
@@ -135,84 +135,30 @@ FIXTURE_TEST(lines_in_which_nothing_matches_are_left_out) {
     assert_int_equal(integer(found, "lines_left_out"), 200);
 }
 
-// ---- alarms -------------------------------------------------------------------------------------
+// ---- what stands out ----------------------------------------------------------------------------
 
-// What is shown is what lies above the threshold, in the order of the text.
-static json_t *expect_alarms(const char *pool, const char *log, const char *percent) {
-    json_t *all = reef_json("score", pool, log, "--frozen", "--top", "0", NULL);
-    json_t *found = reef_json("score", pool, log, "--frozen", "--alarms", percent, NULL);
-    json_t *alarms = json_at(found, "alarms");
+FIXTURE_TEST(lines_are_listed_by_score) {
+    json_t *found = reef_json("score", l->pool, l->fresh, "--frozen", "--top", "9", NULL);
     const json_t *lines = json_at(found, "lines"), *line;
-    double threshold = number(alarms, "threshold");
-    size_t i, shown = 0;
-    json_array_foreach(json_at(all, "lines"), i, line) {
-        if (!(number(line, "score") > threshold)) continue;
-        const json_t *same = json_array_get(lines, shown++);
-        assert_int_equal(integer(same, "line"), integer(line, "line"));
-        assert_true(is_true(same, "alarm"));
-    }
-    assert_int_equal(json_array_size(lines), shown);
-    assert_int_equal(integer(alarms, "count"), shown);
-    assert_true(number(alarms, "percent") == atof(percent));
-    return found;
-}
-
-FIXTURE_TEST(alarms_lie_above_what_learned_lines_reach) {
-    json_t *found = expect_alarms(l->pool, l->fresh, "1%");
-    const json_t *alarms = json_at(found, "alarms"), *line;
-    // A fifth of the lines that were learned; what does not fill a batch was not.
-    assert_in_range(integer(alarms, "learned"), LOG_LINES / 5 - 10, LOG_LINES / 5 + 1);
     size_t i, strange = 0;
-    json_array_foreach(json_at(found, "lines"), i, line) strange +=
-        strstr(string(line, "text"), "PANIC") != NULL;
-    assert_int_equal(strange, 4);
-    // Lines as those that were learned: few of them, as was asked for.
-    assert_in_range(integer(alarms, "count"), 4, 4 + 30);
-    double high = number(alarms, "threshold");
-    found = expect_alarms(l->pool, l->fresh, "20%");
-    alarms = json_at(found, "alarms");
-    assert_true(number(alarms, "threshold") < high);
-    assert_in_range(integer(alarms, "count"), 20, 120);
-    // At most so many, the highest first.
-    found =
-        reef_json("score", l->pool, l->fresh, "--frozen", "--alarms", "20%", "--top", "3", NULL);
-    const json_t *lines = json_at(found, "lines");
-    assert_int_equal(json_array_size(lines), 3);
-    assert_true(number(lines, "0.score") >= number(lines, "1.score"));
-    program p = answers(0, "learned lines exceed it", "score", l->pool, l->fresh, "--frozen",
-                        "--alarms", "1%", NULL);
-    assert_non_null(strstr(p.out, "KERNEL PANIC"));
+    for (i = 1; i < 9; i++)
+        assert_true(number(json_array_get(lines, i - 1), "score") >=
+                    number(json_array_get(lines, i), "score"));
+    json_array_foreach(lines, i, line) strange += strstr(string(line, "text"), "PANIC") != NULL;
+    assert_int_equal(strange, 4); // all of them
 }
 
-FIXTURE_TEST(lines_can_be_listed_by_score) {
-    static const char *const NAMES[] = {"score", "surplus"};
-    for (size_t by = 0; by < 2; by++) {
-        json_t *found =
-            reef_json("score", l->pool, l->fresh, "--by", NAMES[by], "--top", "9", NULL);
-        const json_t *lines = json_at(found, "lines");
-        const char *name = by == 0 ? "score" : "surplus_bits";
-        for (size_t i = 1; i < 9; i++)
-            assert_true(number(json_array_get(lines, i - 1), name) >=
-                        number(json_array_get(lines, i), name));
+FIXTURE_TEST(a_text_that_no_kind_knows_is_told) {
+    static const char *const TOLD = "no kind of this pool knows this text";
+    static const char *const READINGS[] = {NULL, "--frozen"};
+    for (size_t i = 0; i < 2; i++) {
+        answers(0, TOLD, "score", l->pool, l->w->english, READINGS[i], NULL);
+        answers(0, TOLD, "score", l->unmade, l->fresh, READINGS[i], NULL);
+        program p = answers(0, "200 lines", "score", l->pool, l->fresh, READINGS[i], NULL);
+        assert_null(strstr(p.out, TOLD));
     }
-}
-
-FIXTURE_TEST(a_pool_without_memories_goes_by_its_reservoir) {
-    json_t *found = expect_alarms(l->w->pool, l->w->english, "5%");
-    assert_true(integer(found, "alarms.learned") > 0);
-}
-
-FIXTURE_TEST(sessions_have_a_threshold_of_their_own) {
-    json_t *found = reef_json("score", l->pool, l->fresh, "--frozen", "--session", "r[0-9]+ ",
-                              "--alarms", "10%", NULL);
-    const json_t *alarms = json_at(found, "alarms"), *session;
-    size_t i;
-    assert_int_equal(integer(alarms, "learned"), 40);
-    assert_int_equal(integer(alarms, "count"), length(found, "sessions"));
-    json_array_foreach(json_at(found, "sessions"), i, session) {
-        assert_true(number(session, "score") > number(alarms, "threshold"));
-        assert_true(is_true(session, "alarm"));
-    }
+    assert_false(is_true(reef_json("score", l->pool, l->w->english, NULL), "known"));
+    assert_true(is_true(reef_json("score", l->pool, l->fresh, NULL), "known"));
 }
 
 // ---- reasons ------------------------------------------------------------------------------------
@@ -279,49 +225,6 @@ FIXTURE_TEST(people_see_marks) {
     assert_non_null(strstr(p.out, "\nline "));
 }
 
-// ---- as it is written ---------------------------------------------------------------------------
-
-FIXTURE_TEST(a_followed_text_has_the_same_threshold) {
-    json_t *found = reef_json("score", l->pool, l->fresh, "--frozen", "--alarms", "1%", NULL);
-    double threshold = number(found, "alarms.threshold");
-    char *command = formatted("%s score %s --follow - --frozen --alarms 1%% --explain --json <%s",
-                              REEF_BINARY, l->pool, l->fresh);
-    const char *argv[] = {"/bin/sh", "-c", command, NULL};
-    program p;
-    program_run(&p, argv, NULL);
-    assert_int_equal(p.code, 0);
-    size_t outliers = 0, lines = 0;
-    char *rest = NULL;
-    for (char *one = strtok_r(p.out, "\n", &rest); one; one = strtok_r(NULL, "\n", &rest)) {
-        json_t *object = json_of_text(one);
-        if (strcmp(string(object, "event"), "line") == 0) {
-            bool outlier = json_is_true(json_at(object, "outlier"));
-            assert_true(outlier == (number(object, "score") > threshold));
-            assert_true(json_is_array(json_at(object, "surprising")));
-            outliers += outlier;
-            lines++;
-        } else {
-            const json_t *alarms = json_at(object, "alarms");
-            assert_true(fabs(number(alarms, "threshold") - threshold) < 1e-9);
-            assert_int_equal(integer(alarms, "count"), outliers);
-        }
-    }
-    assert_int_equal(lines, 200);
-    assert_true(outliers >= 4);
-    command = formatted("%s score %s --follow - --frozen --alarms 1%% --explain --outliers <%s",
-                        REEF_BINARY, l->pool, l->fresh);
-    argv[2] = command;
-    program_run(&p, argv, NULL);
-    assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.out, "nearest learned line"));
-    assert_non_null(strstr(p.err, "learned lines exceed"));
-    // A line that is explained is shown once, with its marks: its figures stand alone.
-    rest = NULL;
-    for (char *line = strtok_r(p.out, "\n", &rest); line != NULL;
-         line = strtok_r(NULL, "\n", &rest))
-        if (line[0] == '!') assert_true(strlen(line) < 24);
-}
-
 // ---- mistakes -----------------------------------------------------------------------------------
 
 static void expect_refused(const char *says,
@@ -334,31 +237,14 @@ static void expect_refused(const char *says,
 }
 
 FIXTURE_TEST(mistakes_are_named) {
-    static const char *const PERCENTS[] = {"0.01", "0%",   "100%", "-1%", "1", "1%%",
-                                           "one%", "nan%", "inf%", "",    "%", "1 %x"};
-    for (size_t i = 0; i < sizeof(PERCENTS) / sizeof(*PERCENTS); i++) {
-        const char *options[6] = {"--alarms", PERCENTS[i]};
-        expect_refused("must be a percentage between 0% and 100%", l->pool, l->fresh, options);
-    }
     const struct {
         const char *says, *options[6];
     } mistakes[] = {
         {"is no POSIX extended regular expression", {"--session", "blk_("}},
         {"is no POSIX extended regular expression", {"--session", "["}},
-        {"--session matches no learned line", {"--session", "PANIC", "--alarms", "1%"}},
-        {"--follow goes line by line", {"--follow", "--session", "r[0-9]"}},
-        {"--threshold by the last lines", {"--follow", "--alarms", "1%", "--threshold", "4"}},
-        {"--window by the last lines", {"--follow", "--alarms", "1%", "--window", "40"}},
-        {"must be a percentage", {"--follow", "--alarms", "1"}},
-        {"must be surplus or score", {"--by", "bits"}},
-        {"--by is about --top", {"--follow", "--by", "score"}},
     };
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(*mistakes); i++)
         expect_refused(mistakes[i].says, l->pool, l->fresh, mistakes[i].options);
-    static const char *const ALARMS[6] = {"--alarms", "1%"};
-    static const char *const FOLLOWED[6] = {"--follow", "--alarms", "1%"};
-    expect_refused("keeps none: let it learn first", l->unmade, l->fresh, ALARMS);
-    expect_refused("keeps none: let it learn first", l->unmade, l->fresh, FOLLOWED);
 }
 
 RUN_TESTS_IN(logs_make, logs_remove)

@@ -18,7 +18,7 @@ static void find(reef_sessions *out,
     assert_true(strlen(text) <= sizeof(NOTHING) / sizeof(*NOTHING));
     reef_line_scorer *scorer;
     assert_int_equal(reef_line_scorer_new(&scorer, &err), REEF_OK);
-    reef_scored_lines_init(lines, scorer, (const uint8_t *)text, NOTHING, strlen(text), 0);
+    reef_scored_lines_init(lines, scorer, (const uint8_t *)text, NOTHING, strlen(text));
     reef_line_scorer_free(scorer);
     for (size_t i = 0; i < lines->count; i++) lines->lines[i].score = scores[i];
     assert_int_equal(reef_session_pattern_read(&compiled, pattern, &err), REEF_OK);
@@ -104,7 +104,7 @@ PLAIN_TEST(a_zero_byte_ends_no_line) {
     reef_scored_lines lines;
     reef_line_scorer *scorer;
     assert_int_equal(reef_line_scorer_new(&scorer, &err), REEF_OK);
-    reef_scored_lines_init(&lines, scorer, (const uint8_t *)TEXT, NOTHING, sizeof(TEXT) - 1, 0);
+    reef_scored_lines_init(&lines, scorer, (const uint8_t *)TEXT, NOTHING, sizeof(TEXT) - 1);
     reef_line_scorer_free(scorer);
     assert_int_equal(lines.count, 2);
     assert_int_equal(reef_session_pattern_read(&compiled, "id=[0-9]", &err), REEF_OK);

@@ -1,4 +1,4 @@
-// reef score: how surprising each line of a text is, and which lines stand out.
+// reef score: how surprising each line of a text is.
 #include "cli_pool.h"
 #include "cli_progress.h"
 #include "commands.h"
@@ -17,63 +17,43 @@ static const reef_cli_option OPTIONS[] = {
     {"frozen", "[=alone]",
      "each line is judged by what was learned alone, not by what this text said before it"},
     {"top", "N", "show the N most surprising lines (default: 10; 0: all, in order)"},
-    {"by", "WHAT", "what --top goes by: surplus or score (default: surplus)"},
     {"session", "REGEX", "score sessions: lines with the same match of REGEX, or of its group"},
-    {"alarms", "P%", "show what exceeds the score that P % of the learned lines exceed"},
     {"explain", NULL, "mark the bytes that were surprising, and show the nearest learned line"},
-    {"follow", NULL,
-     "print each line as it is written, across rotation of FILE; until interrupted"},
-    {"outliers", NULL, "with --follow: only lines that stand out"},
-    {"threshold", "X", "with --follow: how far above the usual a line stands out (default: 5)"},
-    {"window", "N", "with --follow: reference lines, which show what is usual (default: 200)"},
-    {"last", "N", "with --follow: begin with the last N lines of FILE, or with all (default: 10)"},
     {0},
 };
 
 const reef_cli_manual reef_score_manual = {
     .about =
-        "The most surprising lines are those with the most bits above what a line of their length\n"
-        "has on average in this text. FILE - is standard input.\n"
-        "\n"
         "The score of a line is its bits per byte, and the greater of these: how surprising bytes\n"
         "of its words are, and how rare its words are in the learned lines that the pool keeps.\n"
-        "--alarms and --session go by it. REGEX is a POSIX extended regular expression. A session\n"
-        "is all lines with the same match of it, or of its first group; its score is the mean of\n"
-        "its five worst lines. Lines in which nothing matches are left out. For --alarms the last\n"
-        "fifth of the learned lines is scored by a memory that learned the others, which takes\n"
-        "some seconds for each megabyte. --explain marks bytes that had a chance of at most 1 in\n"
-        "16, and shows the learned line that is most like this one.\n"
+        "FILE - is standard input. Logs that are still written are for `reef watch`.\n"
+        "\n"
+        "REGEX is a POSIX extended regular expression. A session is all lines with the same match\n"
+        "of it, or of its first group; its score is the mean of its five worst lines. Lines in\n"
+        "which nothing matches are left out. --explain marks bytes that had a chance of at most 1\n"
+        "in 16, and shows the learned line that is most like this one.\n"
         "\n"
         "Context memories adapt to the text, so a fault that is repeated in it becomes familiar.\n"
         "With --frozen it does not: lines are read as by `reef eval --frozen=alone`, which takes\n"
-        "nothing from what the text said before.\n"
-        "\n"
-        "With --follow every line is printed as it comes, with its bits per byte, each byte\n"
-        "predicted from what came before it, and how far that lies above the median of the last\n"
-        "lines, in robust standard deviations (1.4826 times the median distance from the median);\n"
-        "! marks those that stand out. A file is followed by its name, as by tail -F. Commits of\n"
-        "a daemon are read as they come. --json writes a document a line. SIGINT ends it with a\n"
-        "summary.",
+        "nothing from what the text said before. A text that no kind of the pool knows is told.",
     .options = OPTIONS,
     .example = "reef score reef.pool --top 5 server.log\n"
-               "reef score reef.pool --frozen --alarms 1% --explain server.log\n"
+               "reef score reef.pool --frozen --explain server.log\n"
                "reef score reef.pool --session 'from ([0-9.]+)' server.log\n"
-               "journalctl -n 500 | reef score reef.pool -\n"
-               "reef score reef.pool --follow --frozen --outliers /var/log/syslog",
+               "journalctl -n 500 | reef score reef.pool -",
 };
 
 // What was asked for, and what is known of the text.
 typedef struct answer {
-    size_t top;    // at most so many, the highest first; 0: all, in order
-    bool by_score; // lines that are highest by their score, not by their surplus
-    bool by_session, by_alarm, explains;
+    size_t top; // at most so many, the highest first; 0: all, in order
+    bool by_session, explains;
     regex_t pattern; // of sessions
     reef_cli_file file;
     reef_score score;
+    double cost; // of reef_model_cost
     float *bits; // of each byte
     reef_scored_lines lines;
     reef_sessions sessions;
-    reef_alarm alarm;
     reef_learned_text learned; // what `nearest` is about
     reef_nearest *nearest;
 } answer;
@@ -85,20 +65,6 @@ typedef struct choice {
     size_t *indices;
     size_t count;
 } choice;
-
-static bool is_alarm(const answer *a, double score) {
-    return a->by_alarm && score > a->alarm.threshold;
-}
-
-static size_t count_alarms(const answer *a) {
-    size_t count = 0;
-    if (a->by_session)
-        for (size_t i = 0; i < a->sessions.count; i++)
-            count += is_alarm(a, a->sessions.sessions[i].score);
-    else
-        for (size_t i = 0; i < a->lines.count; i++) count += is_alarm(a, a->lines.lines[i].score);
-    return count;
-}
 
 typedef struct ranked {
     double value;
@@ -116,15 +82,14 @@ static int by_index(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-// With a threshold, the alarms alone. Of all of them, or with --top 0, in the order of the text.
+// The highest first, or with --top 0 all in the order of the text.
 static choice choose_lines(const answer *a) {
     const reef_scored_lines *lines = &a->lines;
     ranked *all = reef_cli_alloc(lines->count + 1, sizeof(*all));
     size_t count = 0;
     for (size_t i = 0; i < lines->count; i++) {
         const reef_scored_line *l = &lines->lines[i];
-        if (a->by_alarm && !is_alarm(a, l->score)) continue;
-        all[count++] = (ranked){a->by_score ? l->score : l->surplus, i};
+        all[count++] = (ranked){l->score, i};
     }
     choice chosen = {reef_cli_alloc(count + 1, sizeof(*chosen.indices)), count};
     if (a->top > 0) qsort(all, count, sizeof(*all), by_value);
@@ -140,7 +105,6 @@ static choice choose_sessions(const answer *a) {
     choice chosen = {reef_cli_alloc(found->count + 1, sizeof(*chosen.indices)), 0};
     for (size_t i = 0; i < found->count; i++) {
         if (a->top > 0 && chosen.count == a->top) break;
-        if (a->by_alarm && !is_alarm(a, found->sessions[i].score)) break;
         chosen.indices[chosen.count++] = i;
     }
     if (a->top > 0) return chosen;
@@ -169,14 +133,12 @@ static choice lines_of_sessions(const answer *a, const choice *sessions) {
 static json_t *line_json(const answer *a, const reef_scored_line *l) {
     const uint8_t *bytes = a->lines.text + l->offset;
     char *text = reef_cli_printable(bytes, l->bytes, false);
-    json_t *object = json_pack(
-        "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s}", "line", (json_int_t)l->number, "offset",
-        (json_int_t)l->offset, "bytes", (json_int_t)l->bytes, "bits", reef_cli_real(l->bits),
-        "bits_per_byte", reef_cli_real(reef_scored_line_rate(l)), "surplus_bits",
-        reef_cli_real(l->surplus), "score", reef_cli_real(l->score), "text", text);
+    json_t *object =
+        json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "line", (json_int_t)l->number, "offset",
+                  (json_int_t)l->offset, "bytes", (json_int_t)l->bytes, "bits",
+                  reef_cli_real(l->bits), "bits_per_byte", reef_cli_real(reef_scored_line_rate(l)),
+                  "score", reef_cli_real(l->score), "text", text);
     free(text);
-    if (a->by_alarm && !a->by_session)
-        json_object_set_new(object, "alarm", json_boolean(is_alarm(a, l->score)));
     if (a->explains)
         reef_score_explain_json(object, bytes, a->lines.bits + l->offset, l->bytes, a->nearest);
     return object;
@@ -192,7 +154,6 @@ static json_t *session_json(const answer *a, const reef_session *s) {
                                (json_int_t)a->lines.lines[s->first].number, "score",
                                reef_cli_real(s->score), "worst_lines", worst);
     free(id);
-    if (a->by_alarm) json_object_set_new(object, "alarm", json_boolean(is_alarm(a, s->score)));
     return object;
 }
 
@@ -201,9 +162,10 @@ static json_t *reply_json(const answer *a, const choice *lines, const choice *se
     for (size_t i = 0; i < lines->count; i++)
         json_array_append_new(array, line_json(a, &a->lines.lines[lines->indices[i]]));
     json_t *object =
-        json_pack("{s:I, s:I, s:o, s:o, s:o}", "bytes", (json_int_t)a->score.bytes, "line_count",
-                  (json_int_t)a->lines.count, "bits", reef_cli_real(a->score.bits), "bits_per_byte",
-                  reef_cli_real(a->score.bits_per_byte), "lines", array);
+        json_pack("{s:I, s:I, s:o, s:o, s:b, s:o}", "bytes", (json_int_t)a->score.bytes,
+                  "line_count", (json_int_t)a->lines.count, "bits", reef_cli_real(a->score.bits),
+                  "bits_per_byte", reef_cli_real(a->score.bits_per_byte), "known",
+                  a->cost < REEF_COST_UNKNOWN, "lines", array);
     if (a->by_session) {
         json_t *list = json_array();
         for (size_t i = 0; i < sessions->count; i++)
@@ -214,8 +176,6 @@ static json_t *reply_json(const answer *a, const choice *lines, const choice *se
                             json_integer((json_int_t)a->sessions.left_out));
         json_object_set_new(object, "sessions", list);
     }
-    if (a->by_alarm)
-        json_object_set_new(object, "alarms", reef_alarm_json(&a->alarm, count_alarms(a)));
     return object;
 }
 
@@ -241,13 +201,12 @@ static void put_name_cell(reef_cli_table *table, const reef_session *s) {
 }
 
 static void print_lines(const answer *a, const choice *lines) {
-    static const char *const HEADING[] = {"line",    "bytes", "bits", "bits/byte",
-                                          "surplus", "score", "text"};
-    reef_cli_table *table = reef_cli_table_new(">>>>>><", HEADING);
+    static const char *const HEADING[] = {"line", "bytes", "bits", "bits/byte", "score", "text"};
+    reef_cli_table *table = reef_cli_table_new(">>>>><", HEADING);
     for (size_t i = 0; i < lines->count; i++) {
         const reef_scored_line *l = &a->lines.lines[lines->indices[i]];
-        reef_cli_table_cells(table, "%zu\t%zu\t%.1f\t%.2f\t%+.1f\t%.2f", l->number, l->bytes,
-                             l->bits, reef_scored_line_rate(l), l->surplus, l->score);
+        reef_cli_table_cells(table, "%zu\t%zu\t%.1f\t%.2f\t%.2f", l->number, l->bytes, l->bits,
+                             reef_scored_line_rate(l), l->score);
         reef_cli_table_text(table, a->lines.text + l->offset, l->bytes);
     }
     reef_cli_table_show(table);
@@ -280,18 +239,16 @@ static void print_summary(const answer *a, size_t shown) {
     printf("%s: %zu line%s, %" PRIu64 " bytes scored, %.4f bits per byte\n", name, count,
            plural(count), a->score.bytes, a->score.bits_per_byte);
     free(name);
+    if (a->cost >= REEF_COST_UNKNOWN)
+        printf(
+            "no kind of this pool knows this text: its beginning costs %.0f %% of learning it from "
+            "nothing\n",
+            100 * a->cost);
     if (a->by_session) {
         what = "session";
         all = a->sessions.count;
         printf("%zu session%s; %zu line%s left out, in which nothing matches\n", all, plural(all),
                a->sessions.left_out, plural(a->sessions.left_out));
-    }
-    if (a->by_alarm) {
-        size_t alarms = count_alarms(a);
-        printf("%zu alarm%s, above the score %.2f: at most %g %% of %zu learned %s%s exceed it\n",
-               alarms, plural(alarms), a->alarm.threshold, a->alarm.percent, a->alarm.learned, what,
-               plural(a->alarm.learned));
-        all = alarms;
     }
     if (shown < all) printf("the %zu most surprising %ss:\n", shown, what);
 }
@@ -323,17 +280,11 @@ static reef_status reply(const answer *a, reef_cli_call *cli, reef_error *err) {
 // ---- the command --------------------------------------------------------------------------------
 
 static reef_status read_options(answer *a, const reef_cli_call *cli, reef_error *err) {
-    const char *session = reef_cli_text(cli, "session"), *by = reef_cli_text(cli, "by");
+    const char *session = reef_cli_text(cli, "session");
     a->explains = reef_cli_text(cli, "explain") != NULL;
-    reef_status status = reef_alarm_read(&a->alarm, &a->by_alarm, cli, err);
-    // All alarms are of interest, unless fewer are asked for.
-    uint64_t top = a->by_alarm ? 0 : TOP_DEFAULT;
-    if (status == REEF_OK) status = reef_cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
+    uint64_t top = TOP_DEFAULT;
+    reef_status status = reef_cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
     a->top = (size_t)top;
-    a->by_score = a->by_alarm || (by != NULL && strcmp(by, "score") == 0);
-    if (status == REEF_OK && by != NULL && strcmp(by, "score") != 0 && strcmp(by, "surplus") != 0)
-        status =
-            reef_fail(err, REEF_ERR_INVALID, "--by is '%.64s', but must be surplus or score", by);
     if (status != REEF_OK || session == NULL) return status;
     status = reef_session_pattern_read(&a->pattern, session, err);
     a->by_session = status == REEF_OK;
@@ -343,29 +294,23 @@ static reef_status read_options(answer *a, const reef_cli_call *cli, reef_error 
 static reef_status score_lines(answer *a, reef_model *model, reef_error *err) {
     const reef_line_scorer *scorer;
     reef_cli_progress progress;
-    // One value per byte: lines are cut afterwards, so that windows do not depend on them.
     a->bits = reef_cli_alloc(a->file.count, sizeof(*a->bits));
     reef_cli_progress_start(&progress, "scoring", a->file.count, "B");
     reef_status status = reef_score_file(model, &a->file, &progress, a->bits, &a->score, err);
     reef_cli_progress_end(&progress);
-    if (status == REEF_OK) status = reef_model_line_scorer(model, &scorer, err);
-    // Cut with the mean of this very text: a surplus compares lines of one file.
     if (status == REEF_OK)
-        reef_scored_lines_init(&a->lines, scorer, a->file.bytes, a->bits, a->file.count,
-                               a->score.bits_per_byte);
+        status = reef_model_cost(model, a->file.bytes, a->file.count, &a->cost, err);
+    if (status == REEF_OK) status = reef_model_line_scorer(model, &scorer, err);
+    // Lines are cut afterwards, so that windows do not depend on them.
+    if (status == REEF_OK)
+        reef_scored_lines_init(&a->lines, scorer, a->file.bytes, a->bits, a->file.count);
     return status;
 }
 
-// Sessions, the threshold of alarms, and what the pool has learned, as far as it is asked for.
-static reef_status find_rest(answer *a,
-                             const reef_cli_call *cli,
-                             const reef_model *model,
-                             reef_error *err) {
-    const regex_t *pattern = a->by_session ? &a->pattern : NULL;
+// Sessions, and what the pool has learned, as far as it is asked for.
+static reef_status find_rest(answer *a, const reef_model *model, reef_error *err) {
     reef_status status = REEF_OK;
-    if (a->by_session) status = reef_sessions_find(&a->sessions, pattern, &a->lines, err);
-    if (status == REEF_OK && a->by_alarm)
-        status = reef_alarm_set(&a->alarm, cli, model, pattern, err);
+    if (a->by_session) status = reef_sessions_find(&a->sessions, &a->pattern, &a->lines, err);
     if (status != REEF_OK || !a->explains) return status;
     reef_learned_text_read(&a->learned, model);
     a->nearest = reef_nearest_new(a->learned.bytes, a->learned.count);
@@ -387,17 +332,16 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
     reef_model *model = NULL;
     answer a = {0};
     char as_of[REEF_NAME_BYTES_MAX + 1];
-    reef_status status = reef_score_follow_check(cli, err);
-    if (status != REEF_OK) return status;
-    // Following is another program: it has no end and keeps a stream.
-    if (reef_cli_text(cli, "follow") != NULL) return reef_score_follow(cli, err);
-    status = read_options(&a, cli, err);
+    reef_status status = read_options(&a, cli, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_cli_text_read(&a.file, cli->operands[0], err);
     if (status == REEF_OK) status = reef_cli_as_of(cli, pool.store, as_of, err);
-    if (status == REEF_OK) status = reef_score_model_open(&model, cli, pool.store, as_of, err);
+    if (status == REEF_OK) status = reef_cli_model_open(&model, cli, pool.store, as_of, err);
+    // A fault that is repeated must not become familiar by what the text said before.
+    if (status == REEF_OK && reef_cli_text(cli, "frozen") != NULL)
+        reef_model_set_reading(model, REEF_READ_ALONE);
     if (status == REEF_OK) status = score_lines(&a, model, err);
-    if (status == REEF_OK) status = find_rest(&a, cli, model, err);
+    if (status == REEF_OK) status = find_rest(&a, model, err);
     if (status == REEF_OK) status = reply(&a, cli, err);
     release_answer(&a);
     reef_model_close(model);

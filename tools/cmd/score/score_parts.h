@@ -1,5 +1,5 @@
-// The parts of reef score: lines of a text and how surprising each is, sessions of lines, what a
-// pool has learned, and the threshold that follows from it.
+// The parts of reef score: lines of a text and how surprising each is, sessions of lines, and what a
+// pool has learned.
 #ifndef REEF_SCORE_PARTS_H
 #define REEF_SCORE_PARTS_H
 
@@ -9,7 +9,6 @@
 
 #include <regex.h>
 #include <stdio.h>
-#include <sys/types.h>
 
 // ---- sessions.c: lines --------------------------------------------------------------------------
 //
@@ -27,14 +26,12 @@ typedef struct reef_scored_lines {
  *
  * scorer      of their scores
  * text, bits  (count) of them; kept by the lines
- * mean        bits a byte that a surplus is measured from
  */
 void reef_scored_lines_init(reef_scored_lines *out,
                             const reef_line_scorer *scorer,
                             const uint8_t *text,
                             const float *bits,
-                            size_t count,
-                            double mean);
+                            size_t count);
 void reef_scored_lines_release(reef_scored_lines *lines); // accepts zeros
 
 // ---- sessions.c: sessions -----------------------------------------------------------------------
@@ -141,153 +138,19 @@ void reef_score_explain_json(
 void reef_score_explain_print(
     const uint8_t *line, const float *bits, size_t count, reef_nearest *nearest, bool colours);
 
-/**
- * Open a state whose memories read as --frozen says: alone, since a fault that is repeated must not
- * become familiar by what the text said before.
- */
-REEF_MUST_CHECK reef_status reef_score_model_open(reef_model **out,
-                                                  const reef_cli_call *cli,
-                                                  reef_store *store,
-                                                  const char *as_of,
-                                                  reef_error *err);
-
 // ---- learned_text.c: what a pool has learned ----------------------------------------------------
 //
-// The text that a pool keeps of what it has learned, and how surprising it was.
+// The text that a pool keeps of what it has learned.
 //
 // A context memory keeps the end of its stream. At most REEF_SCORED_TEXT_BYTES_MAX are read.
 
-/** Whole lines, part by part: of a memory each. */
+/** Whole lines, an equal share of each memory. */
 typedef struct reef_learned_text {
     uint8_t *bytes; // (count)
     size_t count;
-    size_t *ends; // (part_count) where each part ends, behind a newline
-    size_t part_count, part_capacity;
 } reef_learned_text;
 
-/** What the state keeps; with no part where that is nothing. */
 void reef_learned_text_read(reef_learned_text *out, const reef_model *model);
 void reef_learned_text_release(reef_learned_text *text); // accepts zeros
-
-// ---- learned_text.c: alarms ---------------------------------------------------------------------
-//
-// The threshold above which lines or sessions are alarms, set by what a pool has learned.
-
-typedef struct reef_alarm {
-    double percent;   // of what was learned that may lie above the threshold
-    double threshold; // an alarm has a higher score
-    size_t learned;   // lines or sessions that it was set on
-} reef_alarm;
-
-/**
- * Read --alarms: above 0 % and below 100 %. *given is whether it was; the rest of `out` is 0.
- */
-REEF_MUST_CHECK reef_status reef_alarm_read(reef_alarm *out,
-                                            bool *given,
-                                            const reef_cli_call *cli,
-                                            reef_error *err);
-/**
- * Set the threshold on the learned lines, as if they were not known yet, or on their sessions. The
- * lowest one that at most `percent` of them exceed.
- *
- * sessions  NULL: lines
- *
- * Errors: INVALID the pool keeps no line of what it learned, or none in which `sessions` matches.
- */
-REEF_MUST_CHECK reef_status reef_alarm_set(reef_alarm *alarm,
-                                           const reef_cli_call *cli,
-                                           const reef_model *model,
-                                           const regex_t *sessions,
-                                           reef_error *err);
-/** The threshold, and how many alarms there were, as JSON. */
-json_t *reef_alarm_json(const reef_alarm *alarm, uint64_t count);
-
-// ---- line_reader.c: lines of a text that is still being written ---------------------------------
-//
-// Standard input, or a file as it grows, is cut or gives way to another one of its name.
-
-#define LINE_BYTES_MAX 65536u // a longer line is taken in pieces
-#define LINES_BYTES 2048u     // lines that are at hand are taken together up to here, or one
-
-typedef enum reef_line_event {
-    LINES_READ,      // a line, or some
-    LINES_NONE_NOW,  // none now: reef_line_reader_wait
-    LINES_END,       // none ever again
-    LINES_ROTATED,   // from here on another file of that name, from its beginning
-    LINES_TRUNCATED, // the file was cut; from here on from its beginning
-} reef_line_event;
-
-typedef struct reef_line_reader {
-    const char *path; // NULL: standard input
-    int fd;
-    bool regular; // otherwise it has an end, and no file replaces it
-    // nothing can be added to what is read: it has an end, or another file took its name
-    bool ended;
-    bool cut; // it was cut: what was read of it is handed out, then it is read from its beginning
-    dev_t device;
-    ino_t inode;
-    uint64_t offset; // of the next read
-    uint8_t *bytes;  // (LINE_BYTES_MAX) read and not handed out: taken .. used
-    size_t taken, used;
-} reef_line_reader;
-
-/**
- * Open `path` ("-": standard input). Only a regular file has last lines.
- *
- * lines  how many of its last lines to begin with (SIZE_MAX: at its beginning); written: how many
- *        of them there are, 0 where that is not known
- *
- * Errors: NOT_FOUND; IO.
- */
-REEF_MUST_CHECK reef_status reef_line_reader_open(reef_line_reader *reader,
-                                                  const char *path,
-                                                  size_t *lines,
-                                                  reef_error *err);
-void reef_line_reader_close(reef_line_reader *reader); // accepts the zeroed one
-
-/**
- * What comes next. A line ends with its newline: a partial line is handed out only when nothing can
- * follow it any more.
- *
- * lines  LINES_READ: valid until the next call
- */
-REEF_MUST_CHECK reef_status reef_line_reader_next(reef_line_reader *reader,
-                                                  reef_line_event *state,
-                                                  const uint8_t **lines,
-                                                  size_t *bytes,
-                                                  reef_error *err);
-/** Wait a moment for more. A signal that is handled ends the wait. */
-void reef_line_reader_wait(const reef_line_reader *reader);
-
-// ---- score_follow.c: --follow -------------------------------------------------------------------
-//
-// reef score --follow: a log watcher.
-
-/** The command with --follow. */
-reef_status reef_score_follow(reef_cli_call *cli, reef_error *err);
-/** INVALID when options of one way were given that only the other has. */
-REEF_MUST_CHECK reef_status reef_score_follow_check(const reef_cli_call *cli, reef_error *err);
-
-/** The surprise of a line is unusual beside fewer lines than these: they are not known yet. */
-#define USUAL_LINES_MIN 10
-
-/** What is usual: the surprise of the last lines. */
-typedef struct reef_usual {
-    double *values, *sorted; // (window)
-    size_t window, count;    // the oldest gives way
-    size_t next;
-    double threshold;
-} reef_usual;
-
-void reef_usual_init(reef_usual *usual, size_t window, double threshold);
-void reef_usual_release(reef_usual *usual);
-/**
- * How far a surprise lies above what is usual: in robust standard deviations (1.4826 times the
- * median distance from the median, at least 0.05 bits per byte). NaN while fewer than
- * USUAL_LINES_MIN lines are known.
- */
-double reef_usual_distance(reef_usual *usual, double surprise);
-/** It is one of the last lines now. */
-void reef_usual_add(reef_usual *usual, double surprise);
 
 #endif

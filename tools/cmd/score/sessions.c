@@ -11,11 +11,10 @@ void reef_scored_lines_init(reef_scored_lines *out,
                             const reef_line_scorer *scorer,
                             const uint8_t *text,
                             const float *bits,
-                            size_t count,
-                            double mean) {
+                            size_t count) {
     *out = (reef_scored_lines){.text = text, .bits = bits, .count = reef_lines_count(text, count)};
     out->lines = reef_cli_alloc(out->count + 1, sizeof(*out->lines));
-    reef_lines_score(scorer, text, bits, count, mean, out->lines);
+    reef_lines_score(scorer, text, bits, count, out->lines);
 }
 
 void reef_scored_lines_release(reef_scored_lines *lines) {

@@ -51,15 +51,14 @@ reef_status reef_model_run_piece(reef_model *model,
                           err);
 }
 
-// One text through the net and the memories. Tokens before `from` are the net's context alone.
+// One text through the net and the memories.
 typedef struct text {
     const uint8_t *bytes;
-    size_t all, from;     // in tokens
+    size_t all;           // in tokens
     reef_answers answers; // zeros, or (all): written
 } text;
 
-// Tokens that are predicted together, in a pass over the windows from `window` on: so windows lie
-// the same however a text is cut into pieces.
+// Tokens that are predicted together, in a pass over the windows from `window` on.
 typedef struct piece {
     size_t window, at, tokens;
 } piece;
@@ -111,7 +110,7 @@ static reef_status recall_piece(reef_model *model, const text *of, piece it, ree
     return reef_recall_read(&model->recall, &model->network, &read, model->acts.loss + row, err);
 }
 
-// Losses of the tokens from `of->from` on, or from the second.
+// Losses of the tokens from the second on.
 static reef_status read_text(reef_model *model,
                              const text *of,
                              float *bits,
@@ -120,7 +119,7 @@ static reef_status read_text(reef_model *model,
                              void *context,
                              reef_error *err) {
     reef_status status = REEF_OK;
-    for (size_t at = of->from > 0 ? of->from - 1 : 0; status == REEF_OK && at + 1 < of->all;) {
+    for (size_t at = 0; status == REEF_OK && at + 1 < of->all;) {
         const piece it = next_piece(model, of, at);
         status = run_piece(model, of, it, err);
         if (status == REEF_OK) status = recall_piece(model, of, it, err);
@@ -128,7 +127,7 @@ static reef_status read_text(reef_model *model,
         const double *losses = model->acts.loss + (it.at - it.window);
         for (size_t t = 0; t < it.tokens; t++) {
             *nats += losses[t];
-            if (bits != NULL) bits[at + 1 + t - of->from] = (float)(losses[t] / REEF_LN2);
+            if (bits != NULL) bits[at + 1 + t] = (float)(losses[t] / REEF_LN2);
         }
         at += it.tokens;
         if (progress != NULL) progress(context, at);
@@ -193,24 +192,6 @@ reef_status reef_model_score(reef_model *model,
         if (score->fire_share != NULL) read_shares(model, score->fire_share);
     }
     return status;
-}
-
-reef_status reef_model_score_next(reef_model *model,
-                                  const uint8_t *bytes,
-                                  size_t before,
-                                  size_t count,
-                                  float *bits,
-                                  reef_error *err) {
-    double nats = 0.0;
-    reef_status status = reef_model_check_reads_text(model, err);
-    if (status == REEF_OK && before == 0 && count > 0) {
-        status = begin_text(model, bytes, &(reef_answers){0}, err);
-        *bits++ = 8.0f;
-        before++;
-        count--;
-    }
-    const text of = {.bytes = bytes, .all = before + count, .from = before};
-    return status == REEF_OK ? read_text(model, &of, bits, &nats, NULL, NULL, err) : status;
 }
 
 reef_status reef_model_logits(

@@ -209,22 +209,16 @@ size_t reef_model_text(const reef_model *model, uint32_t generation, uint8_t *ou
     return memory == NULL ? 0 : reef_memory_text(memory, out, count);
 }
 
-uint64_t reef_model_memory_learned(const reef_model *model, uint32_t generation) {
+size_t reef_model_lines(const reef_model *model, uint32_t generation, uint8_t *out, size_t most) {
     const reef_memory *memory = memory_of(model, generation);
-    return memory == NULL ? 0 : reef_memory_learned_bytes(memory);
-}
-
-// Whole lines of the newest text of a memory.
-static reef_status count_words(reef_line_scorer *scorer,
-                               const reef_memory *memory,
-                               uint8_t *text,
-                               size_t most,
-                               reef_error *err) {
-    size_t count = reef_memory_text(memory, text, most), begin = 0;
+    if (memory == NULL) return 0;
+    size_t count = reef_memory_text(memory, out, most), begin = 0;
+    // The first line may begin before what is kept, the last one end in what was not learned yet.
     if (count < reef_memory_learned_bytes(memory))
-        while (begin < count && text[begin++] != '\n') continue;
-    while (count > begin && text[count - 1] != '\n') count--;
-    return reef_line_scorer_learn(scorer, text + begin, count - begin, err);
+        while (begin < count && out[begin++] != '\n') continue;
+    while (count > begin && out[count - 1] != '\n') count--;
+    memmove(out, out + begin, count - begin);
+    return count - begin;
 }
 
 static reef_status count_all(reef_line_scorer *scorer, const reef_model *model, reef_error *err) {
@@ -237,9 +231,8 @@ static reef_status count_all(reef_line_scorer *scorer, const reef_model *model, 
     if (text == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes of text", most);
     reef_status status = REEF_OK;
-    for (size_t g = 0; status == REEF_OK && g < generations; g++)
-        if (memory_of(model, g) != NULL)
-            status = count_words(scorer, memory_of(model, g), text, most, err);
+    for (uint32_t g = 0; status == REEF_OK && g < generations; g++)
+        status = reef_line_scorer_learn(scorer, text, reef_model_lines(model, g, text, most), err);
     free(text);
     return status;
 }

@@ -12,7 +12,6 @@ void reef_lines_score(const reef_line_scorer *scorer,
                       const uint8_t *text,
                       const float *bits,
                       size_t count,
-                      double mean,
                       reef_scored_line *lines) {
     // The newline belongs to the bits of its line, but not to its bytes.
     for (size_t at = 0, i = 0; at < count; i++) {
@@ -22,8 +21,6 @@ void reef_lines_score(const reef_line_scorer *scorer,
         l->bytes = at - l->offset;
         l->ended = at < count;
         if (l->ended) l->bits += (double)bits[at++];
-        // How much more a line costs than the mean of the text: long normal lines do not stand out.
-        l->surplus = l->bits - mean * (double)(at - l->offset);
         l->score = reef_line_score(scorer, text + l->offset, bits + l->offset, at - l->offset);
     }
 }

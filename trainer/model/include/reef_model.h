@@ -168,23 +168,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
                                                       reef_error *err);
 
 /**
- * Score a text piece by piece: `count` tokens that follow those of the last call, from which
- * context memories continue. The net reads them behind the `before` tokens that precede them in
- * `bytes`; with none a text begins, and its first byte has 8 bits.
- *
- * bytes  (before + count)
- * bits   (count) written
- *
- * Errors: those of reef_model_score.
- */
-REEF_API REEF_MUST_CHECK reef_status reef_model_score_next(reef_model *model,
-                                                           const uint8_t *bytes,
-                                                           size_t before,
-                                                           size_t count,
-                                                           float *bits,
-                                                           reef_error *err);
-
-/**
  * Copy the newest `count` bytes that the context memory of a generation keeps of what it learned,
  * or all of them where they are fewer, the oldest first. Returns how many, 0 without a memory;
  * `out` NULL only asks how many it keeps.
@@ -193,8 +176,28 @@ REEF_API size_t reef_model_text(const reef_model *model,
                                 uint32_t generation,
                                 uint8_t *out,
                                 size_t count);
-/** How many bytes that memory has learned; 0 without one. */
-REEF_API uint64_t reef_model_memory_learned(const reef_model *model, uint32_t generation);
+/** The whole lines among the newest `most` bytes of that text; returns how many bytes they have. */
+REEF_API size_t reef_model_lines(const reef_model *model,
+                                 uint32_t generation,
+                                 uint8_t *out,
+                                 size_t most);
+
+// ---- does it know a text? -----------------------------------------------------------------------
+
+#define REEF_KNOWN_BYTES 4096u // so much of a text is compared
+#define REEF_COST_UNKNOWN 0.90 // from here on no kind of the pool knows the text
+
+/**
+ * What the beginning of a text costs, while memories adapt to it, over what learning it from
+ * nothing costs: by the measure that tells kinds apart, docs/LEARNING.md. 1: no memory has learned
+ * anything; 0: the pool has none.
+ *
+ * text  (count) at least two bytes
+ *
+ * Errors: those of reef_model_score.
+ */
+REEF_API REEF_MUST_CHECK reef_status
+reef_model_cost(reef_model *model, const uint8_t *text, size_t count, double *out, reef_error *err);
 
 // ---- how unusual a line is ----------------------------------------------------------------------
 

@@ -10,8 +10,7 @@ typedef struct reef_scored_line {
     size_t offset, bytes; // without the line end
     bool ended;           // the last one may lack its end
     double bits;          // with the line end: it is predicted too
-    double surplus;       // bits above the text's mean for as many bytes
-    double score;         // reef_line_score: what alarms and sessions go by
+    double score;         // reef_line_score
 } reef_scored_line;
 
 /** How many lines a text has; the last one may lack its end. */
@@ -22,14 +21,12 @@ REEF_API size_t reef_lines_count(const uint8_t *text, size_t count);
  *
  * scorer      of their scores
  * text, bits  (count) bytes, and the surprise of each
- * mean        bits a byte that a surplus is measured from
  * lines       (reef_lines_count) written
  */
 REEF_API void reef_lines_score(const reef_line_scorer *scorer,
                                const uint8_t *text,
                                const float *bits,
                                size_t count,
-                               double mean,
                                reef_scored_line *lines);
 
 /** Bits a byte of a line, its end counted. */
