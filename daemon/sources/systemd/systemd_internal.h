@@ -143,10 +143,12 @@ typedef struct reef_systemd {
     size_t file_count, file_capacity;
     reef_systemd_writer *writers; // owned; (REEF_SYSTEMD_WRITERS_MAX)
     size_t writer_count;
-    uint64_t scanned_ms;   // by a clock that only moves forward; 0: never
-    size_t readable_count; // files that the last scan could read
-    bool is_denied;        // the last scan could not read all
-    bool reported_denied, reported_full;
+    uint64_t scanned_ms;    // by a clock that only moves forward; 0: never
+    uint64_t missing_count; // entries that were not found since the last scan,
+    char missing_from[REEF_SYSTEMD_ID_BYTES + 32]; // the first of them
+    size_t readable_count;                         // files that the last scan could read
+    bool is_denied;                                // the last scan could not read all
+    bool reported_denied, reported_full, reported_unfit;
     // the entry that is given
     reef_systemd_line line;
     size_t line_at; // bytes of it that were given
@@ -159,6 +161,16 @@ typedef struct reef_systemd {
     size_t event_count;
 } reef_systemd;
 
+/**
+ * `rest` is what follows "journal:". The caller's: for reef_systemd_close.
+ *
+ * Errors: INVALID it names nothing; NOT_FOUND no folder of a journal is there, or none of its files
+ * may be read; NO_MEMORY.
+ */
+REEF_MUST_CHECK reef_status reef_systemd_open(reef_systemd **out,
+                                              const char *rest,
+                                              reef_error *err);
+void reef_systemd_close(reef_systemd *s); // accepts NULL
 /** Further ones are dropped until those there are were taken. */
 void reef_systemd_report(reef_systemd *s, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -166,8 +178,6 @@ void reef_systemd_report(reef_systemd *s, const char *event, const char *format,
 REEF_MUST_CHECK reef_status reef_systemd_scan(reef_systemd *s, reef_error *err);
 /** The file is damaged: what it has from here on is not read. */
 void reef_systemd_damaged(reef_systemd *s, reef_systemd_file *file, int code);
-/** NO_MEMORY, or NOT_FOUND: no folder of a journal is there, or none of its files may be read. */
-REEF_MUST_CHECK reef_status reef_systemd_check(reef_systemd *s, reef_error *err);
 
 // ---- systemd_read.c -----------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,10 +52,12 @@ static reef_systemd_file *find_next(reef_systemd *s) {
     reef_systemd_file *best = NULL;
     for (size_t i = 0; i < s->file_count; i++) {
         reef_systemd_file *file = &s->files[i];
+        reef_systemd_writer *own = &s->writers[file->writer];
         while (file->handle != NULL && !file->has_ended) {
             const int code = reef_systemd_file_next(file);
             if (code != 0) reef_systemd_damaged(s, file, code);
             if (!file->has_next || !is_known(s, file)) break;
+            if (own->seen < file->next.number) own->seen = file->next.number;
             file->has_next = false;
         }
         if (is_due(s, file) && is_half(s, file)) return file;
@@ -97,7 +100,18 @@ static void skip_half(reef_systemd *s, const reef_systemd_file *file) {
     s->half_bytes = 0;
 }
 
+// libsystemd passes over single entries that are damaged without a word, but numbers have no gaps.
+static void count_missing(reef_systemd *s, const reef_systemd_file *file) {
+    const reef_systemd_writer *w = &s->writers[file->writer];
+    const uint64_t before = w->seen > w->last ? w->seen : w->last, number = file->next.number;
+    if (s->spec.match_count > 0 || s->is_denied || before == 0 || number <= before + 1) return;
+    if (s->missing_count == 0)
+        snprintf(s->missing_from, sizeof(s->missing_from), "%" PRIu64 " of %s", before + 1, w->id);
+    s->missing_count += number - before - 1;
+}
+
 static reef_status take_entry(reef_systemd *s, reef_systemd_file *file, reef_error *err) {
+    count_missing(s, file);
     s->line_writer = file->writer;
     s->line_place = file->next;
     s->line_at = 0;
@@ -105,7 +119,14 @@ static reef_status take_entry(reef_systemd *s, reef_systemd_file *file, reef_err
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an entry of the journal");
     file->has_next = false;
     skip_half(s, file);
-    if (s->line.count == 0) finish_entry(s); // it has no text
+    if (s->line.count > 0) return REEF_OK;
+    if (!s->reported_unfit)
+        reef_systemd_report(s, "source_unfit",
+                            "entry %" PRIu64 " of '%.200s' is passed over, as all such: it has no "
+                            "MESSAGE that can be read",
+                            s->line_place.number, file->path);
+    s->reported_unfit = true;
+    finish_entry(s);
     return REEF_OK;
 }
 

@@ -11,7 +11,7 @@
 
 typedef struct systemd_source {
     reef_input *input;
-    reef_systemd journal;
+    reef_systemd *journal;
     bool timer_open;
     uv_work_t work;
     uv_timer_t timer;
@@ -36,14 +36,7 @@ static reef_status on_check_spec(reef_input *input, const char *rest, reef_error
 static void on_close(reef_input *input) {
     systemd_source *source = input->state;
     if (source == NULL) return;
-    for (size_t i = 0; i < source->journal.file_count; i++) {
-        reef_systemd_file_close(&source->journal.files[i]);
-        free(source->journal.files[i].path);
-    }
-    free(source->journal.files);
-    free(source->journal.writers);
-    free(source->journal.line.bytes);
-    reef_systemd_spec_release(&source->journal.spec);
+    reef_systemd_close(source->journal);
     free(source->checkpoint);
     free(source);
     input->state = NULL;
@@ -54,16 +47,12 @@ static reef_status on_open(reef_input *input, const char *rest, reef_error *err)
     if (source == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     source->input = input;
     input->state = source;
-    source->journal.writers = calloc(REEF_SYSTEMD_WRITERS_MAX, sizeof(*source->journal.writers));
-    if (source->journal.writers == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
-    reef_status status = reef_systemd_spec_parse(&source->journal.spec, rest, err);
-    return status == REEF_OK ? reef_systemd_check(&source->journal, err) : status;
+    return reef_systemd_open(&source->journal, rest, err);
 }
 
 static reef_status on_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
     systemd_source *source = input->state;
-    return reef_systemd_seek(&source->journal, offset, err);
+    return reef_systemd_seek(source->journal, offset, err);
 }
 
 // ---- on a worker thread -------------------------------------------------------------------------
@@ -71,7 +60,7 @@ static reef_status on_seek(reef_input *input, const reef_input_offset *offset, r
 static void work(uv_work_t *request) {
     systemd_source *source = request->data;
     source->error.status =
-        reef_systemd_read(&source->journal, source->at, source->room, &source->count, &source->more,
+        reef_systemd_read(source->journal, source->at, source->room, &source->count, &source->more,
                           &source->checkpoint, &source->error);
 }
 
@@ -85,10 +74,10 @@ static void on_timer(uv_timer_t *timer) {
 }
 
 static void report_events(systemd_source *source) {
-    for (size_t i = 0; i < source->journal.event_count; i++)
-        reef_input_warn(source->input, source->journal.events[i].event, "%s",
-                        source->journal.events[i].text);
-    source->journal.event_count = 0;
+    for (size_t i = 0; i < source->journal->event_count; i++)
+        reef_input_warn(source->input, source->journal->events[i].event, "%s",
+                        source->journal->events[i].text);
+    source->journal->event_count = 0;
 }
 
 static void on_work_done(uv_work_t *request, int code) {
@@ -101,7 +90,7 @@ static void on_work_done(uv_work_t *request, int code) {
         return;
     }
     report_events(source);
-    source->files = source->journal.file_count;
+    source->files = source->journal->file_count;
     if (source->error.status != REEF_OK)
         reef_input_failed(source->input, &source->error);
     else if (source->count > 0)

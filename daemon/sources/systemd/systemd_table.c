@@ -282,9 +282,19 @@ static void open_files(reef_systemd *s) {
     }
 }
 
+static void report_missing(reef_systemd *s) {
+    if (s->missing_count == 0) return;
+    reef_systemd_report(s, "source_loss",
+                        "%" PRIu64 " entries of the journal cannot be read, the first of them "
+                        "number %s: they are damaged or were removed",
+                        s->missing_count, s->missing_from);
+    s->missing_count = 0;
+}
+
 reef_status reef_systemd_scan(reef_systemd *s, reef_error *err) {
     folders places;
     reef_status status = REEF_OK;
+    report_missing(s);
     s->is_denied = false;
     s->readable_count = 0;
     for (size_t i = 0; i < s->file_count; i++) s->files[i].is_listed = false;
@@ -308,9 +318,9 @@ reef_status reef_systemd_scan(reef_systemd *s, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- at the start -------------------------------------------------------------------------------
+// ---- opening -------------------------------------------------------------------------------
 
-reef_status reef_systemd_check(reef_systemd *s, reef_error *err) {
+static reef_status check_folders(reef_systemd *s, reef_error *err) {
     folders places;
     struct stat st;
     size_t there = 0;
@@ -336,4 +346,29 @@ reef_status reef_systemd_check(reef_systemd *s, reef_error *err) {
                            "may",
                            places.paths[0]);
     return status;
+}
+
+reef_status reef_systemd_open(reef_systemd **out, const char *rest, reef_error *err) {
+    *out = NULL;
+    reef_systemd *s = calloc(1, sizeof(*s));
+    if (s != NULL) s->writers = calloc(REEF_SYSTEMD_WRITERS_MAX, sizeof(*s->writers));
+    reef_status status = s != NULL && s->writers != NULL
+                             ? reef_systemd_spec_parse(&s->spec, rest, err)
+                             : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a journal");
+    if (status == REEF_OK) status = check_folders(s, err);
+    if (status == REEF_OK)
+        *out = s;
+    else
+        reef_systemd_close(s);
+    return status;
+}
+
+void reef_systemd_close(reef_systemd *s) {
+    if (s == NULL) return;
+    while (s->file_count > 0) remove_file(s, s->file_count - 1);
+    free(s->files);
+    free(s->writers);
+    free(s->line.bytes);
+    reef_systemd_spec_release(&s->spec);
+    free(s);
 }
