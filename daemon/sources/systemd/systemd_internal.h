@@ -157,6 +157,8 @@ typedef struct reef_systemd {
     // of an entry that was accepted in part before the process began
     size_t half_bytes, half_writer;
     uint64_t half_number;
+    char half_boot[REEF_SYSTEMD_ID_BYTES]; // "": it has no copy
+    uint64_t half_monotonic_us;
     reef_systemd_event events[REEF_SYSTEMD_EVENTS_MAX];
     size_t event_count;
 } reef_systemd;

@@ -41,10 +41,12 @@ static bool is_known(const reef_systemd *s, const reef_systemd_file *file) {
     return false;
 }
 
-// The rest of an entry that was given in part comes first.
+// The rest of an entry that was given in part comes first, be it of a copy.
 static bool is_half(const reef_systemd *s, const reef_systemd_file *file) {
-    return s->half_bytes > 0 && file->writer == s->half_writer &&
-           file->next.number == s->half_number;
+    if (s->half_bytes == 0) return false;
+    return (file->writer == s->half_writer && file->next.number == s->half_number) ||
+           (strcmp(file->next.boot, s->half_boot) == 0 &&
+            file->next.monotonic_us == s->half_monotonic_us);
 }
 
 // Of each writer the entry with the lowest number, and of these the oldest; or NULL.
@@ -192,17 +194,20 @@ static bool load_entries(reef_systemd *s, json_t *list, uint64_t ahead) {
             writer < 0 || (size_t)writer >= s->writer_count || number < 0 || bytes < 0 ||
             strlen(boot) >= REEF_SYSTEMD_ID_BYTES)
             return false;
+        reef_systemd_writer *w = &s->writers[writer];
+        if (!*boot) boot = w->boot;
         if (ahead < (uint64_t)bytes) {
+            strcpy(s->half_boot, boot);
+            s->half_monotonic_us = (uint64_t)monotonic;
             s->half_writer = (size_t)writer;
             s->half_number = (uint64_t)number;
             s->half_bytes = (size_t)ahead;
             return true;
         }
         ahead -= (uint64_t)bytes;
-        reef_systemd_writer *w = &s->writers[writer];
         w->last = (uint64_t)number;
         w->monotonic_us = (uint64_t)monotonic;
-        if (*boot) strcpy(w->boot, boot);
+        if (boot != w->boot) strcpy(w->boot, boot);
     }
     return ahead == 0;
 }

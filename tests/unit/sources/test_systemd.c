@@ -407,7 +407,7 @@ JOURNAL_TEST(a_damaged_file_is_reported_and_others_are_read) {
     const long objects = used - 60000;
     damage(w, 0, 300); // the header
     damage(w, used / 2, used);
-    for (size_t i = 0; i < 12; i++) {
+    for (size_t i = 0; i < 8; i++) {
         const long from = objects + (long)(draw_bits(&seed) % 55000);
         damage(w, from, from + 4000);
     }
