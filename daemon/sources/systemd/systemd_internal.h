@@ -178,6 +178,8 @@ void reef_systemd_report(reef_systemd *s, const char *event, const char *format,
     __attribute__((format(printf, 3, 4)));
 /** The files as they are now, opened as far as they have unread entries. Waits for the disk. */
 REEF_MUST_CHECK reef_status reef_systemd_scan(reef_systemd *s, reef_error *err);
+/** All files, who wrote them and how far they were read. */
+void reef_systemd_forget(reef_systemd *s);
 /** The file is damaged: what it has from here on is not read. */
 void reef_systemd_damaged(reef_systemd *s, reef_systemd_file *file, int code);
 

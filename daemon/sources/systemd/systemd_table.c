@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define FOLDERS_MAX 2
+#define LISTINGS_MAX 4 // of a folder that changes meanwhile
 
 // ---- events -------------------------------------------------------------------------------------
 
@@ -153,8 +154,9 @@ static reef_status note_file(
         return REEF_OK;
     }
     s->readable_count++;
-    // A file without a header goes by its path, and is reported once.
-    if (code == ENODATA) snprintf(header.file, sizeof(header.file), "?%.31s", path);
+    // A file without a header goes by the end of its path, and is reported once.
+    const size_t bytes = strlen(path), kept = bytes < 31 ? bytes : 31;
+    if (code == ENODATA) snprintf(header.file, sizeof(header.file), "?%s", path + bytes - kept);
     reef_systemd_file *file = known_file(s, header.file);
     if (file == NULL) {
         reef_status status = add_file(s, &header, is_volatile, &file, err);
@@ -186,22 +188,37 @@ static bool is_machine(const char *name) {
     return digits == 32 && name[digits] == '\0';
 }
 
+static bool is_changed(DIR *folder, struct timespec *modified) {
+    struct stat st = {0};
+    (void)fstat(dirfd(folder), &st);
+    const bool is_same =
+        st.st_mtim.tv_sec == modified->tv_sec && st.st_mtim.tv_nsec == modified->tv_nsec;
+    *modified = st.st_mtim;
+    return !is_same;
+}
+
+// A file that is renamed meanwhile may be listed under neither name, and reading past its entries
+// would lose them, so what changes is listed again.
 static reef_status list_folder(
     reef_systemd *s, const char *path, bool is_volatile, bool deeper, reef_error *err) {
     char file[PATH_MAX];
+    struct timespec modified = {0};
+    reef_status status = REEF_OK;
     DIR *folder = opendir(path);
     if (folder == NULL) {
         if (errno != ENOENT) report_denied(s, path, errno);
         return REEF_OK;
     }
-    reef_status status = REEF_OK;
-    for (const struct dirent *entry = readdir(folder); entry != NULL && status == REEF_OK;
-         entry = readdir(folder)) {
-        if (snprintf(file, sizeof(file), "%s/%s", path, entry->d_name) >= PATH_MAX) continue;
-        if (ends_with(entry->d_name, ".journal") || ends_with(entry->d_name, ".journal~"))
-            status = note_file(s, dirfd(folder), file, is_volatile, err);
-        else if (deeper && is_machine(entry->d_name))
-            status = list_folder(s, file, is_volatile, false, err);
+    for (size_t i = 0; i < LISTINGS_MAX && is_changed(folder, &modified); i++) {
+        rewinddir(folder);
+        for (const struct dirent *entry = readdir(folder); entry != NULL && status == REEF_OK;
+             entry = readdir(folder)) {
+            if (snprintf(file, sizeof(file), "%s/%s", path, entry->d_name) >= PATH_MAX) continue;
+            if (ends_with(entry->d_name, ".journal") || ends_with(entry->d_name, ".journal~"))
+                status = note_file(s, dirfd(folder), file, is_volatile, err);
+            else if (deeper && is_machine(entry->d_name))
+                status = list_folder(s, file, is_volatile, false, err);
+        }
     }
     (void)closedir(folder);
     return status;
@@ -318,6 +335,13 @@ reef_status reef_systemd_scan(reef_systemd *s, reef_error *err) {
     return REEF_OK;
 }
 
+void reef_systemd_forget(reef_systemd *s) {
+    while (s->file_count > 0) remove_file(s, s->file_count - 1);
+    s->writer_count = s->event_count = 0;
+    s->scanned_ms = s->missing_count = 0;
+    s->reported_denied = s->reported_full = false;
+}
+
 // ---- opening -------------------------------------------------------------------------------
 
 static reef_status check_folders(reef_systemd *s, reef_error *err) {
@@ -345,6 +369,7 @@ static reef_status check_folders(reef_systemd *s, reef_error *err) {
                            "%.200s: this user may read no file of it; the group systemd-journal "
                            "may",
                            places.paths[0]);
+    reef_systemd_forget(s); // reading begins where the checkpoint says
     return status;
 }
 
@@ -365,7 +390,7 @@ reef_status reef_systemd_open(reef_systemd **out, const char *rest, reef_error *
 
 void reef_systemd_close(reef_systemd *s) {
     if (s == NULL) return;
-    while (s->file_count > 0) remove_file(s, s->file_count - 1);
+    reef_systemd_forget(s);
     free(s->files);
     free(s->writers);
     free(s->line.bytes);

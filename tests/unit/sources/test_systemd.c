@@ -6,6 +6,7 @@
 #include "temp_dir.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define BEGIN_US UINT64_C(1700000000000000) // 2023-11-14T22:13:20Z
 #define SECOND_US UINT64_C(1000000)
@@ -254,19 +255,47 @@ JOURNAL_TEST(what_names_nothing_is_refused) {
     assert_non_null(strstr(err.message, "cannot read the journal in '/nowhere/x'"));
 }
 
+JOURNAL_TEST(what_may_not_be_read_is_refused_or_said) {
+    const bool is_root = geteuid() == 0;
+    reef_error err = {0};
+    write_entries(w, "x.journal", "x", 0, 3, false);
+    assert_int_equal(chmod(path_of(w, "x.journal"), 0), 0);
+    assert_int_equal(chmod(w->folder, 0755), 0);
+    if (is_root) assert_int_equal(seteuid(65534), 0);
+    snprintf(w->spec, sizeof(w->spec), "dir=%s", w->folder);
+    assert_int_equal(reef_systemd_open(&w->journal, w->spec, &err), REEF_ERR_NOT_FOUND);
+    assert_non_null(strstr(err.message, "this user may read no file of it"));
+    if (is_root) assert_int_equal(seteuid(0), 0);
+    // One that may be read is.
+    write_entries(w, "y.journal", "y", 3, 3, true);
+    assert_int_equal(chmod(path_of(w, "y.journal"), 0644), 0);
+    if (is_root) assert_int_equal(seteuid(65534), 0);
+    open_at(w, "", 0);
+    pull(w);
+    if (is_root) assert_int_equal(seteuid(0), 0);
+    assert_string_equal(w->given, w->expected);
+    assert_non_null(strstr(w->words, "source_denied: cannot read '"));
+    assert_null(strchr(strchr(w->words, '\n') + 1, '\n'));
+}
+
 // ---- where reading continues --------------------------------------------------------------------
 
 JOURNAL_TEST(reading_continues_from_any_byte) {
     uint64_t seed = 3;
-    write_entries(w, "x.journal", "x", 0, 100, true);
+    static const char *const NAMES[] = {"x", "a", "m", "z", "b", "y"};
     open_at(w, "", 0);
-    assert_as_expected(w);
+    for (uint64_t i = 0; i < 120; i += 12) { // found in another order by those that open it anew
+        char name[20];
+        snprintf(name, sizeof(name), "%s.journal", NAMES[i / 12 % 6]);
+        write_entries(w, name, NAMES[i / 12 % 6], i, 12, true);
+        assert_as_expected(w);
+    }
     for (size_t i = 0; i < 60; i++) {
         w->room = 1 + draw_bits(&seed) % 700;
         open_at(w, "", draw_bits(&seed) % (w->given_count + 1));
         for (uint64_t k = draw_bits(&seed) % 8; k > 0; k--) (void)pull_once(w);
     }
-    write_entries(w, "x.journal", "x", 100, 50, true);
+    write_entries(w, "x.journal", "x", 120, 50, true);
     w->room = 5000;
     assert_as_expected(w);
     open_at(w, "", w->given_count);
