@@ -35,8 +35,9 @@ static bool copy_text(sd_journal *journal, const char *field, char *out, size_t 
     size_t bytes = 0;
     if (!find(journal, field, &value, &bytes) || bytes == 0) return false;
     if (bytes >= room) bytes = room - 1;
+    memcpy(out, value, bytes);
     for (size_t i = 0; i < bytes; i++)
-        out[i] = (unsigned char)value[i] < ' ' ? ' ' : value[i]; // it stays one line
+        if ((unsigned char)out[i] < ' ') out[i] = ' '; // it stays one line
     out[bytes] = '\0';
     return true;
 }

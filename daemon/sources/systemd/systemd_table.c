@@ -276,7 +276,7 @@ static bool has_unread(const reef_systemd *s, const reef_systemd_file *file) {
 // The oldest first. What must wait for its turn bounds the pass: later entries wait for it.
 static void open_files(reef_systemd *s) {
     size_t open = 0;
-    qsort(s->files, s->file_count, sizeof(*s->files), compare_age);
+    if (s->file_count > 0) qsort(s->files, s->file_count, sizeof(*s->files), compare_age);
     for (size_t i = 0; i < s->file_count; i++) {
         reef_systemd_file *file = &s->files[i];
         reef_systemd_writer *w = &s->writers[file->writer];
