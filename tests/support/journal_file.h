@@ -10,6 +10,7 @@
 typedef struct journal_file {
     FILE *remote; // what it reads
     uint64_t count;
+    unsigned boot; // of what is added
 } journal_file;
 
 /** Add to a file, which is made if there is none. Its name ends with ".journal". */
@@ -30,8 +31,8 @@ static inline void journal_add(journal_file *file,
     for (size_t i = 0; i < sizeof(size); i++) size[i] = (uint8_t)((uint64_t)bytes >> 8 * i);
     fprintf(file->remote,
             "__REALTIME_TIMESTAMP=%" PRIu64 "\n__MONOTONIC_TIMESTAMP=%" PRIu64
-            "\n_BOOT_ID=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n%s",
-            realtime_us, ++file->count, fields);
+            "\n_BOOT_ID=%032x\n%s",
+            realtime_us, ++file->count, file->boot + 1, fields);
     if (message != NULL && bytes == 0) { // the other form cannot have it
         fputs("MESSAGE=\n", file->remote);
     } else if (message != NULL) {

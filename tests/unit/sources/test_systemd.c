@@ -320,6 +320,27 @@ JOURNAL_TEST(entries_are_given_as_they_are_written_and_by_the_time_at_first) {
     assert_as_expected(w);
 }
 
+JOURNAL_TEST(boots_and_a_clock_that_is_set_back_change_no_order) {
+    journal_file file = {0};
+    journal_begin(&file, path_of(w, "x.journal"));
+    for (uint64_t i = 0; i < 6; i++) {
+        char message[10], line[100];
+        snprintf(message, sizeof(message), "%" PRIu64, i);
+        if (i % 2 == 0) file.boot++;
+        file.count = 10 - i;
+        journal_add(&file, BEGIN_US + (10 - i) * SECOND_US, "SYSLOG_IDENTIFIER=x\n", message, 1);
+        snprintf(line, sizeof(line), "2023-11-14T22:13:%02" PRIu64 ".000Z x: %" PRIu64 "\n", 30 - i,
+                 i);
+        expect(w, line);
+    }
+    journal_end(&file);
+    open_at(w, "", 0);
+    w->room = 50;
+    assert_true(pull_once(w) > 0);
+    open_at(w, "", w->given_count);
+    assert_as_expected(w);
+}
+
 JOURNAL_TEST(a_copy_is_not_read_again_and_a_renamed_file_goes_on) {
     char line[1200];
     write_entries(w, "x.journal", "x", 0, 20, true);
