@@ -40,6 +40,7 @@ typedef struct reef_input_kind {
     const char *scheme; // before the colon of a spec
     bool live;          // a queue of its own: it has no end, and others need not wait for it
     bool again;         // can be read again from a checkpoint; what cannot is trained before a stop
+    bool bare;          // its spec may end after the colon
     bool promised;      // all up to `bytes` was acknowledged to its sender: a drain waits for it
     /**
      * `rest` is the spec after the colon, without a weight; borrowed from the command line. Sets
@@ -170,6 +171,7 @@ extern const reef_input_kind reef_input_stream; // file_source.c
 extern const reef_input_kind reef_follow_kind;  // tail_source.c
 extern const reef_input_kind reef_dir_kind;     // tail_source.c
 extern const reef_input_kind reef_redis_kind;   // redis_source.c
+extern const reef_input_kind reef_journal_kind; // systemd_source.c
 
 /**
  * What a source goes by in the pool: its text as given, or where that is too long or no JSON text,

@@ -132,6 +132,10 @@ static const struct {
         "  redis://HOST:PORT/STREAM or redis:///PATH/OF/SOCKET/STREAM\n"
         "                        a Redis Stream; the password in REEF_REDIS_PASSWORD;\n"
         "                        ?field=NAME, db=N, group=NAME to acknowledge to\n"
+        "  journal:              systemd's journal: all of this machine's, or what matches, such "
+        "as\n"
+        "                        journal:unit=nginx.service&priority=warning (identifier=NAME,\n"
+        "                        FIELD=VALUE), or files in a directory: journal:dir=PATH\n"
         "  push:NAME             what clients send: 'reef ingest', POST /v1/ingest\n"
         "  ?weight=N after one of these is its share (1 to 1000; default 1).\n",
     .layers = "Switches have an opposite, such as --no-stay. Options win over the file. "

@@ -43,7 +43,8 @@ static reef_status take_weight(reef_input *input, size_t *bytes, reef_error *err
 }
 
 static const reef_input_kind *const LIVE_KINDS[] = {&reef_follow_kind, &reef_dir_kind,
-                                                    &reef_redis_kind, &reef_input_push, NULL};
+                                                    &reef_redis_kind,  &reef_journal_kind,
+                                                    &reef_input_push,  NULL};
 
 static reef_status check_rest(reef_input *input, const char *rest, reef_error *err) {
     return input->kind->check_spec != NULL ? input->kind->check_spec(input, rest, err) : REEF_OK;
@@ -64,7 +65,7 @@ static reef_status read_live_spec(reef_input *input, size_t scheme, reef_error *
     reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, input->spec, bytes);
     input->rest = strndup(input->spec + scheme + 1, bytes - scheme - 1);
     if (input->rest == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
-    if (!*input->rest)
+    if (!*input->rest && !input->kind->bare)
         return reef_fail(err, REEF_ERR_INVALID, "the source '%s' names nothing after its colon",
                          input->spec);
     return REEF_OK;
@@ -97,7 +98,7 @@ static reef_status read_spec(reef_input *input,
         return reef_fail(err, REEF_ERR_INVALID,
                          "unknown kind of source '%.*s': known are file:PATH, "
                          "- (standard input), follow:PATH, dir:PATH[/PATTERN], glob:PATTERN, "
-                         "redis://HOST:PORT/STREAM and push:NAME",
+                         "redis://HOST:PORT/STREAM, journal: and push:NAME",
                          (int)(scheme < 40 ? scheme : 40),
                          spec); // the rest of it may be a password
     }

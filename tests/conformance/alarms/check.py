@@ -491,6 +491,39 @@ def reef_watch_follows_what_is_written():
     w.release()
 
 
+def reef_watch_follows_the_journal_beside_logs():
+    w = World("journal")
+    shutil.rmtree(w.pool)
+    folder, seconds = f"{w.directory}/journal", int(time.time()) - 7200
+    os.mkdir(folder)
+    remote = start(["/lib/systemd/systemd-journal-remote", "-o", f"{folder}/x.journal", "-"], stdin=subprocess.PIPE,
+                   stderr=subprocess.DEVNULL)
+
+    def add(message, count=1):
+        nonlocal seconds
+        for _ in range(count):
+            seconds += 1
+            remote.stdin.write(f"__REALTIME_TIMESTAMP={seconds * 1000000}\n_BOOT_ID={'a' * 32}\n"
+                               f"SYSLOG_IDENTIFIER=disks\n_PID=71\nPRIORITY=4\nMESSAGE={message}\n\n".encode())
+        remote.stdin.flush()
+
+    add("read a block of 4096 bytes in 12 ms", 4000)
+    source = f"journal:dir={folder}&priority=warning"
+    watch = Watch(w, source, w.log.path, "--pool", w.pool, "--json")
+    until("a daemon", lambda: daemons(w.pool))
+    until("all is read", lambda: w.status()["sources"][0]["cursor"] >= 4000 * 70)
+    add("FATAL gg volume is gone", 3)
+    shown = until("an incident", lambda: [i for i in watch.shown() if "gg volume" in i["title"]])
+    assert shown[0]["events"][0]["source"] == source, shown
+    assert [s["name"] for s in w.status()["sources"]] == [source, f"follow:{w.log.path}"]
+    assert end(watch.process) == 0
+    remote.stdin.close()
+    assert remote.wait() == 0
+    check_fails(64, "does not know 'unti'", [REEF, "watch", "journal:unti=x", "--pool", w.pool])
+    check_fails(64, "journalctl -o short-iso", [REEF, "watch", "--replay", source])
+    w.release()
+
+
 def reef_watch_reads_standard_input_to_its_end():
     w = World("input")
     shutil.rmtree(w.pool)
@@ -509,7 +542,7 @@ def main():
              failures_are_tried_again_and_refusals_are_not, a_receiver_that_hangs_keeps_nobody, kills_lose_nothing,
              history_is_not_alarmed, events_have_incidents_as_they_ring, alertmanager_passes_it_on, a_command_has_the_incident_on_its_input,
              a_command_that_fails_is_run_again, mistakes_are_named, reef_watch_follows_what_is_written,
-             reef_watch_reads_standard_input_to_its_end]
+             reef_watch_follows_the_journal_beside_logs, reef_watch_reads_standard_input_to_its_end]
     for test in tests:
         if len(sys.argv) > 3 and sys.argv[3] != test.__name__:
             continue

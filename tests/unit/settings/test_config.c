@@ -174,6 +174,7 @@ FIXTURE_TEST(a_mistake_in_the_file_is_reported_with_its_line) {
         {"[reefd]\nsource = pusch:web\n", ":2: unknown kind of source 'pusch'"},
         {"[reefd]\nsource = push:web?weight=0\n", ":2: a source's weight, '0'"},
         {"[reefd]\nsource = redis://host/log?grup=a\n", ":2: 'grup' is not an option"},
+        {"[reefd]\nsource = journal:unti=nginx\n", ":2: journal: does not know 'unti'"},
         {"[reefd]\nsource = follow:\n", "names nothing after its colon"},
         {"[reefd]\nhttp = x:y\n", "'x:y' is not an address"},
         {long_line, ":2: the line is too long"},

@@ -41,9 +41,11 @@ const reef_cli_manual reef_watch_manual = {
         "\n"
         "Logs, directories and quoted patterns are followed as they are written, by a reefd that "
         "is\n"
-        "started for it, and - is standard input. Without paths it shows what rings in a pool "
-        "that a\n"
-        "daemon trains already. With --replay it tells at once what past logs would have rung: "
+        "started for it; - is standard input, and journal: systemd's journal, or what matches of "
+        "it:\n"
+        "journal:unit=nginx.service (`reefd --help`). Without paths it shows what rings in a pool "
+        "that\n"
+        "a daemon trains already. With --replay it tells at once what past logs would have rung: "
         "that\n"
         "needs no pool and writes nothing.\n"
         "\n"
@@ -54,6 +56,7 @@ const reef_cli_manual reef_watch_manual = {
     .example = "reef watch --replay 'app/*.log*'\n"
                "reef watch --replay app --budget 2/day --json\n"
                "reef watch /var/log/nginx 'app/*.log' --pool watch.pool\n"
+               "reef watch journal:priority=warning\n"
                "reef watch app --hook http://localhost:9093/api/v2/alerts",
 };
 

@@ -4,6 +4,7 @@
 
 #include "cli_format.h"
 #include "reef_settings.h"
+#include "reef_source.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -123,11 +124,10 @@ static reef_status add_pattern(reef_live_sources *s, const char *pattern, reef_e
 static reef_status add_path(reef_live_sources *s, const char *path, reef_error *err) {
     struct stat st;
     if (strcmp(path, "-") == 0) return add_spec(s, reef_cli_format("-"), err);
-    if (strncmp(path, "journal:", 8) == 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "%s: the journal is not read yet; journalctl -f -o short-iso | reef watch "
-                         "- does it",
-                         path);
+    if (strncmp(path, "journal:", 8) == 0) {
+        reef_status status = reef_input_check_spec(path, err);
+        return status == REEF_OK ? add_spec(s, reef_cli_format("%s", path), err) : status;
+    }
     if (stat(path, &st) != 0) return add_pattern(s, path, err);
     if (S_ISDIR(st.st_mode)) return add_directory(s, path, err);
     if (S_ISREG(st.st_mode)) return add_named(s, path, err);

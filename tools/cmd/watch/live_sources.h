@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 typedef struct reef_live_sources {
-    char **specs; // owned; (count) "follow:PATH", or "-"
+    char **specs; // owned; (count) "follow:PATH", "journal:...", or "-"
     size_t count, capacity;
 } reef_live_sources;
 
@@ -17,8 +17,8 @@ typedef struct reef_live_sources {
  * names are read with the log that they are of; what is compressed or no text is left out, and said
  * on standard error where it was named itself.
  *
- * Errors: NOT_FOUND a path or pattern without a file; INVALID neither file nor directory, standard
- * input beside others, more than reefd takes; IO.
+ * Errors: NOT_FOUND a path or pattern without a file; INVALID neither file nor directory, a journal:
+ * that names nothing, standard input beside others, more than reefd takes; IO.
  */
 REEF_MUST_CHECK reef_status reef_live_sources_find(reef_live_sources *out,
                                                    char *const *paths,

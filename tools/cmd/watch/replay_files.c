@@ -184,6 +184,11 @@ static reef_status add_directory(reef_replay *r, const char *path, reef_error *e
 
 static reef_status add_path(reef_replay *r, const char *path, reef_error *err) {
     struct stat st;
+    if (strncmp(path, "journal:", 8) == 0)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%s: --replay reads files: write one with journalctl -o short-iso -u UNIT "
+                         "> FILE",
+                         path);
     if (stat(path, &st) == 0) {
         if (S_ISDIR(st.st_mode)) return add_directory(r, path, err);
         if (S_ISREG(st.st_mode)) return add_file(r, path, &st, err);
