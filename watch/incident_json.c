@@ -61,7 +61,7 @@ static double seconds(int64_t ms) {
 
 static json_t *event_json(const reef_event *e, reef_line_place_of *place_of, const void *context) {
     char type[17];
-    reef_line_place place = {.offset = e->offset};
+    reef_line_place place = {.offset = e->offset, .file = e->file};
     place_of(context, e->source, &place);
     snprintf(type, sizeof(type), "%016" PRIx64, e->type);
     json_t *json = json_pack("{s:s, s:s, s:s, s:o, s:I, s:f, s:f, s:I, s:f, s:o}", "sort",

@@ -76,6 +76,7 @@ void reef_watch_free(reef_watch *watch) {
     if (watch == NULL) return;
     reef_incidents_release(&watch->incidents);
     reef_line_types_release(&watch->types);
+    for (uint32_t i = 0; i < watch->source_count; i++) free(watch->sources[i].file);
     free(watch->sources);
     free(watch);
 }
@@ -109,6 +110,13 @@ static double bits_of_severity(const reef_watch_source *s, reef_severity severit
 static bool is_silenced(const reef_watch *w, const reef_line_type *type) {
     return type->decision == REEF_DECISION_NORMAL ||
            (type->decision == REEF_DECISION_MUTE && w->now_ms < type->muted_ms);
+}
+
+// Without memory for it the event is only counted, as one without memory for its line.
+static void set_file(reef_event *event, const char *file) {
+    if (reef_file_copy(&event->file, file)) return;
+    free(event->line);
+    event->line = NULL;
 }
 
 static reef_status tell(reef_watch *w, reef_event *event, reef_line_type *type, reef_error *err) {
@@ -163,6 +171,7 @@ static reef_status find_silent(reef_watch *w, reef_error *err) {
         event.offset = type->offset;
         event.line_bytes = type->sample_bytes;
         event.line = reef_line_copy((const uint8_t *)type->sample, type->sample_bytes);
+        set_file(&event, type->file);
         status = tell(w, &event, type, err);
     }
     return status;
@@ -264,7 +273,7 @@ static bool is_told(const reef_watch *w, judged *j, const reef_line_type *type) 
 static reef_event event_of(const reef_watch *w, const judged *j, reef_news news, double bits) {
     const size_t shown =
         j->count < REEF_WATCH_SHOWN_BYTES_MAX ? j->count : REEF_WATCH_SHOWN_BYTES_MAX;
-    return (reef_event){.news = news,
+    reef_event event = {.news = news,
                         .severity = j->tokens.severity,
                         .offset = j->offset,
                         .first_ms = w->now_ms,
@@ -273,6 +282,8 @@ static reef_event event_of(const reef_watch *w, const judged *j, reef_news news,
                         .bits = bits,
                         .line = reef_line_copy(j->line, shown),
                         .line_bytes = shown};
+    set_file(&event, j->source->file);
+    return event;
 }
 
 // What lies behind the part that is shown is not marked.
@@ -341,6 +352,8 @@ static reef_status count_rate(
     reef_line_type *type = &w->types.types[number];
     bool rises = reef_rhythm_count(&type->rhythm, j->lines, w->now_ms, &bits);
     type->offset = j->offset;
+    if (!reef_file_copy(&type->file, j->source->file))
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the name of a file");
     if (!rises || bits < EVENT_BITS || j->is_event || !is_told(w, j, type)) return REEF_OK;
     reef_event event = event_of(w, j, REEF_NEWS_RATE, bits);
     if (token >= 0) mark(&event, &j->tokens.tokens[token]);

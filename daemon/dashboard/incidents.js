@@ -58,7 +58,8 @@ const incidents = (() => {
     }
 
     function eventOf(event, isShown) {
-        const rare = `severity ${event.severity} · ${event.bits.toFixed(1)} bits`, where = `at byte ${count(event.offset)}`;
+        const rare = `severity ${event.severity} · ${event.bits.toFixed(1)} bits`;
+        const where = `at byte ${count(event.offset)}${event.file ? ` of ${printable(event.file)}` : ''}`;
         const node = make('li', {}, ...(isShown ? [] : [lineOf(event), factsOf(event)]));
         node.append(facts(...period(event.first_time, event.last_time), ` · ${rare} · ${where}`));
         if (event.nearest)

@@ -100,6 +100,8 @@ typedef struct reef_crew_order {
     reef_freeze freeze;
     char seal_dtype[8];
     char name[REEF_NAME_BYTES_MAX * 4];
+    char file[REEF_WATCH_FILE_BYTES_MAX + 1]; // feed; empty: none
+    uint64_t file_offset;
 } reef_crew_order;
 
 #define REEF_CREW_FEED_BYTES_MAX 8192 // of an order: what is not taken is sent again

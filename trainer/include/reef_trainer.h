@@ -131,6 +131,22 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
                                                        size_t *taken,
                                                        size_t *steps,
                                                        reef_error *err);
+/**
+ * The same of bytes that lie in one of a source's files, where it has several: incidents then name
+ * that, and the byte of it.
+ *
+ * file    at most REEF_WATCH_FILE_BYTES_MAX; NULL: none
+ * offset  of the first byte, in the file
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed_file(reef_trainer *trainer,
+                                                            const char *source,
+                                                            const char *file,
+                                                            uint64_t offset,
+                                                            const uint8_t *bytes,
+                                                            size_t count,
+                                                            size_t *taken,
+                                                            size_t *steps,
+                                                            reef_error *err);
 
 /**
  * Write everything that changed, in one LMDB transaction. When commits happen changes no result.

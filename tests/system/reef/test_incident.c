@@ -27,6 +27,20 @@ static void write_log(const char *path) {
     assert_int_equal(fclose(file), 0);
 }
 
+// The lines of a service, and one that is new: in another file for each `fault`.
+static void append_hours(const char *path, size_t from, size_t hours, const char *fault) {
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    for (size_t now = from * 3600; now < (from + hours) * 3600; now += SECONDS) {
+        fprintf(file, "2026-11-30T%02zu:%02zu:%02zu app[12]: request %zu took %zu ms\n", now / 3600,
+                now / 60 % 60, now % 60, now, now * 7 % 90);
+        if (fault != NULL && now == from * 3600 + 600)
+            fprintf(file, "2026-11-30T%02zu:%02zu:%02zu app[12]: %s\n", now / 3600, now / 60 % 60,
+                    now % 60, fault);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
 static int setup(void **state) {
     unsetenv("REEF_POOL");
     sandbox *box = sandbox_new(state, sizeof(*box));
@@ -65,6 +79,66 @@ BOX_TEST(what_rang_is_listed_and_shown_whole_and_harmlessly) {
     (void)answers(0, "", "kind", "list", box->pool, NULL);
     (void)answers(0, "", "eval", box->pool, box->text, "--as-of", "0", NULL);
     (void)answers(0, "\\x00 of \\x00 lost", "incident", box->pool, NULL);
+}
+
+// The file that has the line at the byte that its event says.
+static void expect_line_at(const sandbox *box, const char *fault, const char *name) {
+    size_t index, bytes;
+    json_t *one;
+    bool found = false;
+    json_t *list = json_at(reef_json("incident", box->pool, "list", NULL), "incidents");
+    json_array_foreach(list, index, one) {
+        const json_t *event = json_array_get(json_object_get(one, "events"), 0);
+        const char *line = string(event, "first_line"), *file = string(event, "file");
+        if (strstr(line, fault) == NULL) continue;
+        assert_string_equal(file, path_in(box->directory, name));
+        const char *text = read_text(file, &bytes);
+        const size_t offset = (size_t)integer(event, "offset");
+        assert_true(offset + strlen(line) < bytes);
+        assert_memory_equal(text + offset, line, strlen(line));
+        (void)answers(0, formatted("%s, byte %zu\n", file, offset), "incident", box->pool, "show",
+                      formatted("%zu", (size_t)integer(one, "incident")), NULL);
+        found = true;
+    }
+    if (!found) fail_msg("'%s' did not ring", fault);
+}
+
+static void await_lines(const sandbox *box, json_int_t lines) {
+    for (unsigned ms = 0; ms < 60000; ms += 50) {
+        const json_t *status = reef_json("status", box->pool, NULL);
+        if (integer(status, "watch.lines") >= lines) return;
+        sleep_ms(50);
+    }
+    fail_msg("fewer than %d lines were read", (int)lines);
+}
+
+// Killed after the second part was read, and begun again after the file was renamed.
+BOX_TEST(a_line_of_a_directory_is_found_in_its_file_after_kills_and_rotation) {
+    sandbox_remove_pool(box);
+    (void)answers(0, "", "init", box->pool, "--net-share", "0", "--memory", "4M", "--watch", "true",
+                  NULL);
+    assert_int_equal(mkdir(path_in(box->directory, "logs"), 0755), 0);
+    const char *a = path_in(box->directory, "logs/a.log"),
+               *b = path_in(box->directory, "logs/b.log");
+    const char *source = formatted("dir:%s/*.log*", path_in(box->directory, "logs"));
+    append_hours(a, 0, 3, NULL);
+    append_hours(b, 0, 3, NULL);
+    START(box, "--source", source, "--commit-seconds", "0.5");
+    await_lines(box, 2 * 3 * 360);
+    append_hours(a, 3, 1, "error: disk is full");
+    await_lines(box, 7 * 360 + 1);
+    reefd_kill(box);
+    append_hours(b, 3, 1, "fatal: task of shop lost");
+    assert_int_equal(rename(b, path_in(box->directory, "logs/b.log.1")), 0);
+    START(box, "--source", source, "--commit-seconds", "0.5");
+    await_lines(box, 8 * 360 + 2);
+    append_hours(b, 4, 1, "panic: no shop is left");
+    await_lines(box, 9 * 360 + 3);
+    reefd_end(box);
+    expect_line_at(box, "disk is full", "logs/a.log");
+    expect_line_at(box, "task of shop lost", "logs/b.log.1");
+    expect_line_at(box, "no shop is left", "logs/b.log");
+    assert_true(is_sound(box->pool));
 }
 
 static void expect_changes(const sandbox *box) {

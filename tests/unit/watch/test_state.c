@@ -72,7 +72,7 @@ static void say(desk *d, const char *format, ...) {
     used += (size_t)vsnprintf(line + used, sizeof(line) - used, format, arguments);
     va_end(arguments);
     line[used++] = '\n';
-    must(reef_watch_bytes(d->watch, 0, d->offset, (const uint8_t *)line, used, &why));
+    must(reef_watch_bytes(d->watch, 0, NULL, d->offset, (const uint8_t *)line, used, &why));
     d->offset += used;
     d->said++;
 }
@@ -199,6 +199,53 @@ PLAIN_TEST(counts_go_on_beyond_32_bits) {
     desk_free(other);
 }
 
+// The next bytes of the source lie in a file, from its byte `offset` on.
+static void say_in(desk *d, const char *file, uint64_t offset, const char *text) {
+    must(reef_watch_bytes(d->watch, 0, file, offset, (const uint8_t *)text, strlen(text), &why));
+}
+
+static void expect_place(const desk *d, size_t event, const char *file, uint64_t offset) {
+    const json_t *one = json_array_get(json_object_get(d->heard, "events"), event);
+    assert_string_equal(json_string_value(json_object_get(one, "file")), file);
+    assert_true(json_integer_value(json_object_get(one, "offset")) == (json_int_t)offset);
+}
+
+PLAIN_TEST(a_line_lies_in_the_file_in_which_it_begins) {
+    desk *d = desk_new(BEGIN_MS, 0, &(reef_watch_options){0});
+    usual(d, 2 * DAY_MS);
+    say_in(d, "a.log", 700,
+           "2026-10-17T00:00:01 request r1 took 5 ms\n2026-10-17T00:00:02 fatal: ");
+    desk *other = read_back(d);
+    say_in(other, "b.log", 30, "shop has no carts\n2026-10-17T00:00:02 error: no task is left\n");
+    reef_watch_finish(other->watch);
+    expect_place(other, 0, "a.log", 741);
+    expect_place(other, 1, "b.log", 48);
+    desk_free(d);
+    desk_free(other);
+}
+
+PLAIN_TEST(a_silence_has_the_place_of_the_last_line_of_its_type) {
+    desk *d = desk_new(BEGIN_MS, 0, &(reef_watch_options){0});
+    usual(d, 4 * DAY_MS);
+    const uint64_t at = d->offset;
+    char line[64];
+    time_t now = (time_t)(d->now_ms / 1000);
+    struct tm tm;
+    assert_non_null(gmtime_r(&now, &tm));
+    assert_true(strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S heartbeat ok\n", &tm) > 0);
+    say_in(d, "beats.log", at, line);
+    desk *other = read_back(d);
+    for (int64_t end = d->now_ms + 2 * HOUR_MS; other->now_ms < end; other->now_ms += MINUTE_MS) {
+        say(other, "request r%zu took %zu ms", (size_t)other->said,
+            (size_t)(1000 + other->said % 91));
+        say(other, "answered 200 in time");
+    }
+    reef_watch_finish(other->watch);
+    expect_place(other, 0, "beats.log", at);
+    desk_free(d);
+    desk_free(other);
+}
+
 PLAIN_TEST(offsets_go_on_beyond_40_bits) {
     desk *d = desk_new(BEGIN_MS, HUGE_OFFSET, &(reef_watch_options){0});
     usual(d, 2 * DAY_MS);
@@ -208,10 +255,11 @@ PLAIN_TEST(offsets_go_on_beyond_40_bits) {
     // The beginning of a line, whose end comes behind the state.
     const char *line = "2026-10-17T00:00:30 fatal: shop has no", *end = " carts\n";
     const uint64_t begun = d->offset;
-    must(reef_watch_bytes(d->watch, 0, d->offset, (const uint8_t *)line, strlen(line), &why));
+    must(reef_watch_bytes(d->watch, 0, NULL, d->offset, (const uint8_t *)line, strlen(line), &why));
     d->offset += strlen(line);
     desk *other = read_back(d);
-    must(reef_watch_bytes(other->watch, 0, other->offset, (const uint8_t *)end, strlen(end), &why));
+    must(reef_watch_bytes(other->watch, 0, NULL, other->offset, (const uint8_t *)end, strlen(end),
+                          &why));
     reef_watch_finish(other->watch);
     const json_t *events = json_object_get(other->heard, "events");
     assert_int_equal(json_array_size(events), 2);
@@ -338,7 +386,8 @@ PLAIN_TEST(a_nul_in_a_line_is_kept) {
     desk *d = desk_new(BEGIN_MS, 0, &(reef_watch_options){0});
     usual(d, 2 * DAY_MS);
     static const char LINE[] = "2026-10-17T00:00:30 error: \0hidden\0 task\n";
-    must(reef_watch_bytes(d->watch, 0, d->offset, (const uint8_t *)LINE, sizeof(LINE) - 1, &why));
+    must(reef_watch_bytes(d->watch, 0, NULL, d->offset, (const uint8_t *)LINE, sizeof(LINE) - 1,
+                          &why));
     desk *other = read_back(d);
     reef_watch_finish(other->watch);
     const json_t *event = json_array_get(json_object_get(other->heard, "events"), 0),
