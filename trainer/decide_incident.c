@@ -4,6 +4,7 @@
 #include "trainer_internal.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 static reef_status need_watch(const reef_trainer *trainer, reef_error *err) {
     if (trainer->watching.watch != NULL) return REEF_OK;
@@ -18,14 +19,19 @@ reef_status reef_trainer_decide(reef_trainer *trainer,
                                 size_t *types,
                                 reef_error *err) {
     *types = 0;
+    int64_t until_ms = 0;
+    char until[48] = "";
     reef_status status = need_watch(trainer, err);
     if (status == REEF_OK)
-        status = reef_watch_decide(trainer->watching.watch, incident, decision, for_s, types, err);
+        status = reef_watch_decide(trainer->watching.watch, incident, decision, for_s, types,
+                                   &until_ms, err);
+    if (until_ms != 0)
+        snprintf(until, sizeof(until), ", \"muted_until\": %.3f", (double)until_ms / 1000.0);
     if (status == REEF_OK)
-        status =
-            reef_state_event(trainer, err, "incident_decided",
-                             "\"incident\": %" PRIu64 ", \"decision\": \"%s\", \"for_s\": %" PRIu64,
-                             incident, reef_decision_name(decision), for_s);
+        status = reef_state_event(trainer, err, "incident_decided",
+                                  "\"incident\": %" PRIu64
+                                  ", \"decision\": \"%s\", \"for_s\": %" PRIu64 "%s",
+                                  incident, reef_decision_name(decision), for_s, until);
     return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
 }
 

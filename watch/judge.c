@@ -485,8 +485,11 @@ reef_status reef_watch_decide(reef_watch *w,
                               reef_decision decision,
                               uint64_t for_s,
                               size_t *types,
+                              int64_t *until_ms,
                               reef_error *err) {
+    const int64_t muted_ms = decision == REEF_DECISION_MUTE ? w->now_ms + (int64_t)for_s * 1000 : 0;
     *types = 0;
+    *until_ms = w->now_ms != 0 ? muted_ms : 0;
     const reef_told_incident *told = reef_incidents_told(&w->incidents, incident);
     if (decision <= REEF_DECISION_NONE || decision >= REEF_DECISION_COUNT)
         return reef_fail(err, REEF_ERR_INVALID, "a decision is normal, mute or fault");
@@ -500,7 +503,7 @@ reef_status reef_watch_decide(reef_watch *w,
         for (uint32_t t = 0; t < told->type_count; t++) is_one |= told->types[t] == type->name;
         if (type->name == 0 || !is_one) continue;
         type->decision = decision;
-        type->muted_ms = decision == REEF_DECISION_MUTE ? w->now_ms + (int64_t)for_s * 1000 : 0;
+        type->muted_ms = muted_ms;
         ++*types;
     }
     return REEF_OK;

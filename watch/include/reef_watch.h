@@ -199,6 +199,7 @@ REEF_MUST_CHECK reef_status reef_watch_read(reef_watch *watch,
  *
  * for_s  of MUTE: for so long from the present on, by the times of lines
  * types  written: how many types of lines it is about
+ * until_ms  written: when a MUTE ends, by the times of lines; 0: it is none, or no line has a time
  *
  * Errors: NOT_FOUND no such incident is known any more; INVALID no such decision.
  */
@@ -207,6 +208,7 @@ REEF_MUST_CHECK reef_status reef_watch_decide(reef_watch *watch,
                                               reef_decision decision,
                                               uint64_t for_s,
                                               size_t *types,
+                                              int64_t *until_ms,
                                               reef_error *err);
 
 /**

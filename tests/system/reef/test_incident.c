@@ -81,6 +81,20 @@ BOX_TEST(what_rang_is_listed_and_shown_whole_and_harmlessly) {
     (void)answers(0, "\\x00 of \\x00 lost", "incident", box->pool, NULL);
 }
 
+BOX_TEST(what_is_muted_is_shown_with_its_end_by_the_times_of_lines) {
+    (void)answers(0, "incident 1 is muted", "incident", box->pool, "mute", "1", "--for", "3d",
+                  NULL);
+    (void)answers(0, "#1 muted until 2026-12-03 06:39\n", "incident", box->pool, "list", NULL);
+    (void)answers(0, "#1 muted until 2026-12-03 06:39\n", "incident", box->pool, "show", "1", NULL);
+    const json_t *one = reef_json("incident", box->pool, "show", "1", NULL);
+    assert_string_equal(string(one, "decision"), "mute");
+    assert_true(number(one, "muted_until") == 1796279990.0);
+    (void)answers(0, "incident 1 is normal", "incident", box->pool, "normal", "1", NULL);
+    (void)answers(0, "#1 normal\n", "incident", box->pool, "list", NULL);
+    one = reef_json("incident", box->pool, "show", "1", NULL);
+    assert_null(json_at(one, "muted_until"));
+}
+
 // The file that has the line at the byte that its event says.
 static void expect_line_at(const sandbox *box, const char *fault, const char *name) {
     size_t index, bytes;

@@ -192,8 +192,9 @@ PLAIN_TEST(counts_go_on_beyond_32_bits) {
     assert_true(json_integer_value(json_object_get(other->heard, "incident")) > UINT32_MAX);
     // What a person says finds it by its number.
     size_t types;
+    int64_t until_ms;
     must(reef_watch_decide(other->watch, w->incidents.number, REEF_DECISION_NORMAL, 0, &types,
-                           &why));
+                           &until_ms, &why));
     assert_int_equal(types, 1);
     desk_free(d);
     desk_free(other);

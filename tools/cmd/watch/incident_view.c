@@ -109,7 +109,11 @@ void reef_incident_print(const json_t *incident, size_t events, bool colours) {
     printf("  #%s", CLI_COUNT(reef_cli_count_of(incident, "incident")));
     if (!json_is_true(json_object_get(incident, "rings"))) printf(" (does not ring)");
     if (strcmp(reef_cli_text_of(incident, "state"), "open") == 0) printf(" open");
-    if (decision[0] != '\0') printf(" %s", decision);
+    if (json_object_get(incident, "muted_until") != NULL)
+        printf(" muted until %.16s",
+               CLI_TIME((uint64_t)(reef_cli_real_of(incident, "muted_until") * 1000.0)));
+    else if (decision[0] != '\0')
+        printf(" %s", decision);
     printf("\n");
     size_t shown = 0;
     for (; shown < json_array_size(list) && shown < events; shown++) {
