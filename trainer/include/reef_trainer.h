@@ -470,6 +470,7 @@ typedef struct reef_trainer_status {
         seconds_commit;
     bool watches; // lines are judged
     reef_watch_counts watch;
+    reef_watch_options watch_options; // as they are now
 } reef_trainer_status;
 REEF_API void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *out);
 /** Commits of all ranks so far; 0 without shards. */

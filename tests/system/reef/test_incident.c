@@ -179,6 +179,11 @@ BOX_TEST(budget_and_gap_are_changed_and_stay) {
 BOX_TEST(a_running_reefd_changes_them_and_they_stay) {
     START(box, "--source", box->text, "--stay", "--threads", "1");
     expect_changes(box);
+    const json_t *status = reef_json("status", box->pool, NULL);
+    assert_true(number(status, "watch.budget") == 0.5);
+    assert_int_equal(integer(status, "watch.gap_s"), 300);
+    assert_int_equal(integer(status, "watch.quiet_s"), 3600);
+    assert_int_equal(integer(status, "watch.forget_days"), 30);
     reefd_end(box);
     START(box, "--source", box->text, "--stay", "--threads", "1");
     json_t *answer = reef_json("incident", box->pool, "gap", "10m", NULL);
