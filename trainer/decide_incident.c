@@ -36,16 +36,17 @@ reef_status reef_trainer_decide(reef_trainer *trainer,
 }
 
 reef_status reef_trainer_watch_change(reef_trainer *trainer,
-                                      double budget,
-                                      uint32_t gap_s,
+                                      const reef_watch_options *change,
                                       reef_watch_options *out,
                                       reef_error *err) {
     *out = (reef_watch_options){0};
     reef_status status = need_watch(trainer, err);
-    if (status == REEF_OK) status = reef_watch_change(trainer->watching.watch, budget, gap_s, err);
+    if (status == REEF_OK) status = reef_watch_change(trainer->watching.watch, change, err);
     if (status != REEF_OK) return status;
     reef_watch_read_options(trainer->watching.watch, out);
     status = reef_state_event(trainer, err, "watch_changed",
-                              "\"budget\": %.17g, \"gap_s\": %" PRIu32, out->budget, out->gap_s);
+                              "\"budget\": %.17g, \"gap_s\": %" PRIu32 ", \"quiet_s\": %" PRIu32
+                              ", \"forget_days\": %" PRIu32,
+                              out->budget, out->gap_s, out->quiet_s, out->forget_days);
     return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
 }

@@ -100,3 +100,9 @@ json_t *reef_incident_json(const reef_incident *i,
                      seconds(i->last_ms), "bits", i->bits, "title", title, "more_events",
                      (json_int_t)(i->event_count - told + i->more), "events", events);
 }
+
+json_t *reef_watch_options_json(const reef_watch_options *options) {
+    return json_pack("{s:f, s:I, s:I, s:I}", "budget", options->budget, "gap_s",
+                     (json_int_t)options->gap_s, "quiet_s", (json_int_t)options->quiet_s,
+                     "forget_days", (json_int_t)options->forget_days);
+}

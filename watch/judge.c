@@ -509,19 +509,34 @@ reef_status reef_watch_decide(reef_watch *w,
     return REEF_OK;
 }
 
-reef_status reef_watch_change(reef_watch *w, double budget, uint32_t gap_s, reef_error *err) {
+static reef_status check_change(const reef_watch_options *change, reef_error *err) {
     // Negated, so that NaN is refused too.
-    if (!(budget >= 0.0 && budget <= REEF_WATCH_BUDGET_MAX))
+    if (!(change->budget >= 0.0 && change->budget <= REEF_WATCH_BUDGET_MAX))
         return reef_fail(err, REEF_ERR_INVALID,
                          "a budget is above 0 and at most %.0f a day, not %g",
-                         REEF_WATCH_BUDGET_MAX, budget);
-    if (gap_s > REEF_WATCH_GAP_S_MAX)
+                         REEF_WATCH_BUDGET_MAX, change->budget);
+    if (change->gap_s > REEF_WATCH_GAP_S_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "a gap is 1 to %u seconds, not %u",
-                         REEF_WATCH_GAP_S_MAX, gap_s);
-    if (budget == 0.0 && gap_s == 0)
-        return reef_fail(err, REEF_ERR_INVALID, "neither a budget nor a gap above 0 is given");
-    if (budget > 0.0) w->options.budget = budget;
-    if (gap_s > 0) w->options.gap_s = gap_s;
+                         REEF_WATCH_GAP_S_MAX, change->gap_s);
+    if (change->quiet_s > REEF_WATCH_QUIET_S_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "quiet is 1 to %u seconds, not %u",
+                         REEF_WATCH_QUIET_S_MAX, change->quiet_s);
+    if (change->forget_days > REEF_WATCH_FORGET_DAYS_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "forget is 1 to %u days, not %u",
+                         REEF_WATCH_FORGET_DAYS_MAX, change->forget_days);
+    if (change->budget == 0.0 && change->gap_s == 0 && change->quiet_s == 0 &&
+        change->forget_days == 0)
+        return reef_fail(err, REEF_ERR_INVALID, "no budget, gap, quiet or forget above 0 is given");
+    return REEF_OK;
+}
+
+reef_status reef_watch_change(reef_watch *w, const reef_watch_options *change, reef_error *err) {
+    reef_status status = check_change(change, err);
+    if (status != REEF_OK) return status;
+    if (change->budget > 0.0) w->options.budget = change->budget;
+    if (change->gap_s > 0) w->options.gap_s = change->gap_s;
+    if (change->quiet_s > 0) w->options.quiet_s = change->quiet_s;
+    if (change->forget_days > 0) w->options.forget_days = change->forget_days;
     reef_watch_options_set(w);
     return REEF_OK;
 }

@@ -346,8 +346,7 @@ static reef_status carry_out(reef_crew *crew,
         return reef_trainer_decide(trainer, order->incident, order->decision, order->for_s,
                                    &out->types, err);
     case REEF_CREW_WATCH:
-        return reef_trainer_watch_change(trainer, order->watch.budget, order->watch.gap_s,
-                                         &out->watch, err);
+        return reef_trainer_watch_change(trainer, &order->watch, &out->watch, err);
     case REEF_CREW_PRUNE:
         return reef_trainer_prune(trainer, order->number, order->dry_run, &out->pruning, err);
     case REEF_CREW_SNAPSHOT:

@@ -96,7 +96,7 @@ typedef struct reef_crew_order {
     uint64_t payload_bytes;
     uint64_t incident, for_s;
     reef_decision decision;
-    reef_watch_options watch; // its budget and gap
+    reef_watch_options watch; // what changes of it
     reef_freeze freeze;
     char seal_dtype[8];
     char name[REEF_NAME_BYTES_MAX * 4];

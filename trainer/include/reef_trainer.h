@@ -304,17 +304,18 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_decide(reef_trainer *trainer,
                                                          reef_error *err);
 
 /**
- * A person has changed how much of what the pool watches rings, see reef_watch_change. Commits, and
- * is an event of the timeline.
+ * A person has changed how the pool watches, see reef_watch_change. Commits, and is an event of the
+ * timeline.
  *
- * budget, gap_s  0: stays as it is
- * out            written: the options as they are now
+ * out  written: the options as they are now
  *
  * Errors: INVALID the pool watches no lines, or as of reef_watch_change; FULL, IO: it stands, and
  * the next commit writes it.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_trainer_watch_change(
-    reef_trainer *trainer, double budget, uint32_t gap_s, reef_watch_options *out, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_watch_change(reef_trainer *trainer,
+                                                               const reef_watch_options *change,
+                                                               reef_watch_options *out,
+                                                               reef_error *err);
 
 /**
  * Commit, and keep the state under a name.

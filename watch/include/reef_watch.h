@@ -31,6 +31,8 @@
 #define REEF_MUTE_S_MAX 31536000        // a year
 #define REEF_WATCH_BUDGET_MAX 1e6       // incidents a day
 #define REEF_WATCH_GAP_S_MAX 604800u    // that a person may choose: a week
+#define REEF_WATCH_QUIET_S_MAX 86400u   // after a day a source is judged anyway
+#define REEF_WATCH_FORGET_DAYS_MAX 3650u
 #define REEF_WATCH_SHOWN_BYTES_MAX 512u // of a line that is kept to be shown
 #define REEF_WATCH_FILE_BYTES_MAX 255u  // of a file's name
 
@@ -212,15 +214,14 @@ REEF_MUST_CHECK reef_status reef_watch_decide(reef_watch *watch,
                                               reef_error *err);
 
 /**
- * A person has chosen how much may ring, and what is one incident: from the next event on.
+ * A person has chosen other options: from the next line on. What is judged already stays so.
  *
- * budget, gap_s  of reef_watch_options; 0: stays as it is
+ * change  its budget, gap, quiet and forget; 0: stays as it is
  *
- * Errors: INVALID one of them is out of its bounds, or both are 0: nothing has changed.
+ * Errors: INVALID one of them is out of its bounds, or all are 0: nothing has changed.
  */
 REEF_MUST_CHECK reef_status reef_watch_change(reef_watch *watch,
-                                              double budget,
-                                              uint32_t gap_s,
+                                              const reef_watch_options *change,
                                               reef_error *err);
 /** The options as they are, with their defaults. */
 void reef_watch_read_options(const reef_watch *watch, reef_watch_options *out);

@@ -1,4 +1,4 @@
-// Incidents as JSON.
+// Incidents, and options of a watch, as JSON.
 #ifndef REEF_WATCH_JSON_H
 #define REEF_WATCH_JSON_H
 
@@ -21,5 +21,8 @@ typedef void reef_line_place_of(const void *context, uint32_t source, reef_line_
 json_t *reef_incident_json(const reef_incident *incident,
                            reef_line_place_of *place_of,
                            const void *context);
+
+/** {"budget", "gap_s", "quiet_s", "forget_days"}; NULL: no memory. */
+json_t *reef_watch_options_json(const reef_watch_options *options);
 
 #endif

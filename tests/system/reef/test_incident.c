@@ -176,6 +176,21 @@ BOX_TEST(budget_and_gap_are_changed_and_stay) {
     assert_true(is_sound(box->pool));
 }
 
+BOX_TEST(quiet_and_forget_are_changed_and_stay) {
+    json_t *answer = reef_json("incident", box->pool, "quiet", "20m", NULL);
+    assert_int_equal(integer(answer, "quiet_s"), 1200);
+    assert_int_equal(integer(answer, "forget_days"), 30);
+    (void)answers(0,
+                  "nothing new came for 20 min 0 s; what did not come for 56 days is new again\n",
+                  "incident", box->pool, "forget", "8w", NULL);
+    START(box, "--source", box->text, "--stay", "--threads", "1");
+    answer = reef_json("incident", box->pool, "quiet", "30m", NULL);
+    assert_int_equal(integer(answer, "forget_days"), 56);
+    assert_int_equal(integer(reef_json("status", box->pool, NULL), "watch.quiet_s"), 1800);
+    reefd_end(box);
+    assert_int_equal(integer(reef_json("incident", box->pool, "gap", "5m", NULL), "quiet_s"), 1800);
+}
+
 BOX_TEST(a_running_reefd_changes_them_and_they_stay) {
     START(box, "--source", box->text, "--stay", "--threads", "1");
     expect_changes(box);
@@ -194,15 +209,18 @@ BOX_TEST(a_running_reefd_changes_them_and_they_stay) {
 
 BOX_TEST(what_is_no_budget_or_gap_is_refused) {
     static const char *const WRONG[][3] = {
-        {"budget", "", "such as 5/day"}, {"budget", "0", "above 0"}, {"budget", "nan", "above 0"},
-        {"gap", "", "such as 60s"},      {"gap", "0s", "above 0"},   {"gap", "8d", "at most 7d"},
-        {"gap", "5", "such as 60s"}};
+        {"budget", "", "such as 5/day"}, {"budget", "0", "above 0"},
+        {"budget", "nan", "above 0"},    {"gap", "", "such as 60s"},
+        {"gap", "0s", "above 0"},        {"gap", "8d", "at most 7d"},
+        {"gap", "5", "such as 60s"},     {"quiet", "25h", "at most 1d"},
+        {"quiet", "0", "above 0"},       {"forget", "36h", "whole days"},
+        {"forget", "3651d", "3650"},     {"forget", "", "such as 60s"}};
     for (size_t i = 0; i < sizeof(WRONG) / sizeof(*WRONG); i++)
         (void)answers(64, WRONG[i][2], "incident", box->pool, WRONG[i][0], WRONG[i][1], NULL);
     (void)answers(64, "such as 5/day", "incident", box->pool, "budget", NULL);
     (void)answers(64, "--for goes with mute", "incident", box->pool, "gap", "5m", "--for", "3d",
                   NULL);
-    (void)answers(64, "budget and gap", "incident", box->pool, "mutter", "1", NULL);
+    (void)answers(64, "budget, gap, quiet and forget", "incident", box->pool, "mutter", "1", NULL);
     program p = answers(0, "", "timeline", box->pool, NULL);
     assert_null(strstr(p.out, "watch_changed"));
 }

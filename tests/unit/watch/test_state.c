@@ -343,16 +343,24 @@ PLAIN_TEST(options_are_part_of_the_state) {
 PLAIN_TEST(what_a_person_changes_holds_and_is_read_back) {
     desk *d = desk_new(BEGIN_MS, 0, &(reef_watch_options){.quiet_s = 7200, .forget_days = 9});
     expect_options(d, 5, 60);
-    must(reef_watch_change(d->watch, 0.5, 0, &why));
+    must(reef_watch_change(d->watch, &(reef_watch_options){.budget = 0.5}, &why));
     expect_options(d, 0.5, 60);
-    must(reef_watch_change(d->watch, 0, 600, &why));
+    must(reef_watch_change(d->watch, &(reef_watch_options){.gap_s = 600}, &why));
     expect_options(d, 0.5, 600);
-    static const double BUDGETS[] = {-1, 1e7, (double)NAN, (double)INFINITY};
-    for (size_t i = 0; i < sizeof(BUDGETS) / sizeof(*BUDGETS); i++)
-        must_fail(reef_watch_change(d->watch, BUDGETS[i], 60, &why), REEF_ERR_INVALID, "budget");
-    must_fail(reef_watch_change(d->watch, 1, REEF_WATCH_GAP_S_MAX + 1, &why), REEF_ERR_INVALID,
-              "gap");
-    must_fail(reef_watch_change(d->watch, 0, 0, &why), REEF_ERR_INVALID, "neither");
+    static const struct {
+        reef_watch_options change;
+        const char *says;
+    } WRONG[] = {{{.budget = -1}, "budget"},
+                 {{.budget = 1e7}, "budget"},
+                 {{.budget = (double)NAN, .gap_s = 60}, "budget"},
+                 {{.budget = (double)INFINITY}, "budget"},
+                 {{.budget = 1, .gap_s = REEF_WATCH_GAP_S_MAX + 1}, "gap"},
+                 {{.quiet_s = REEF_WATCH_QUIET_S_MAX + 1, .gap_s = 1}, "quiet"},
+                 {{.forget_days = REEF_WATCH_FORGET_DAYS_MAX + 1, .gap_s = 1}, "forget"},
+                 {{.near_ms = 1}, "no budget, gap"}};
+    for (size_t i = 0; i < sizeof(WRONG) / sizeof(*WRONG); i++)
+        must_fail(reef_watch_change(d->watch, &WRONG[i].change, &why), REEF_ERR_INVALID,
+                  WRONG[i].says);
     expect_options(d, 0.5, 600);
     usual(d, 3 * DAY_MS);
     desk *other = read_back(d);
@@ -360,6 +368,30 @@ PLAIN_TEST(what_a_person_changes_holds_and_is_read_back) {
     say(other, "error: no task is left");
     usual(other, 9 * MINUTE_MS);
     say(other, "fatal: shop has no carts any more");
+    assert_int_equal(counts(other).incidents, 1);
+    desk_free(d);
+    desk_free(other);
+}
+
+PLAIN_TEST(a_changed_quiet_and_forget_count) {
+    desk *d = desk_new(BEGIN_MS, 0, &(reef_watch_options){0});
+    usual(d, HOUR_MS / 2);
+    say(d, "shop has 7 carts");
+    usual(d, HOUR_MS - 20 * MINUTE_MS);
+    assert_true(counts(d).learning == counts(d).lines);
+    must(reef_watch_change(d->watch, &(reef_watch_options){.quiet_s = 1800}, &why));
+    usual(d, MINUTE_MS);
+    assert_true(counts(d).learning < counts(d).lines);
+    // What came a first time four days ago is new again.
+    usual(d, 4 * DAY_MS);
+    assert_int_equal(counts(d).incidents, 0);
+    must(reef_watch_change(d->watch, &(reef_watch_options){.forget_days = 3}, &why));
+    usual(d, DAY_MS);
+    say(d, "shop has 7 carts");
+    desk *other = read_back(d);
+    reef_watch_options o;
+    reef_watch_read_options(other->watch, &o);
+    assert_true(o.quiet_s == 1800 && o.forget_days == 3);
     assert_int_equal(counts(other).incidents, 1);
     desk_free(d);
     desk_free(other);

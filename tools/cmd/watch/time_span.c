@@ -21,7 +21,8 @@ reef_status reef_time_span_parse(const char *what,
         return REEF_OK;
     }
     return reef_fail(err, REEF_ERR_INVALID,
-                     "%s %s: expected a time above 0 such as 60s, 5m, 1h or 30d", what, text);
+                     "%s %s: expected a time above 0 such as 60s, 5m, 1h or 30d, at most 3650d",
+                     what, text);
 }
 
 reef_status reef_time_span_read(const reef_cli_call *cli,
@@ -33,6 +34,15 @@ reef_status reef_time_span_read(const reef_cli_call *cli,
     char *what = reef_cli_format("--%s", option);
     reef_status status = reef_time_span_parse(what, text, out, err);
     free(what);
+    return status;
+}
+
+reef_status reef_days_parse(const char *what, const char *text, uint32_t *out, reef_error *err) {
+    uint32_t seconds = 0;
+    reef_status status = reef_time_span_parse(what, text, &seconds, err);
+    if (status == REEF_OK && seconds % 86400 != 0)
+        status = reef_fail(err, REEF_ERR_INVALID, "%s %s: whole days, at least 1d", what, text);
+    if (status == REEF_OK) *out = seconds / 86400;
     return status;
 }
 
