@@ -89,25 +89,27 @@ static bool read_day(const char *text, uint64_t now_ms, reef_moment *out) {
     return true;
 }
 
+bool reef_span_parse(const char *text, const char **rest, uint64_t *seconds) {
+    static const char UNITS[] = "smhdw";
+    static const uint32_t SECONDS[] = {1, 60, 3600, 86400, 604800};
+    size_t count = strspn(text, "0123456789");
+    const char *unit = text[count] != '\0' ? strchr(UNITS, text[count]) : NULL;
+    // Nine digits cannot overflow, also as milliseconds.
+    if (count == 0 || count > 9 || unit == NULL) return false;
+    *seconds = strtoull(text, NULL, 10) * SECONDS[unit - UNITS];
+    *rest = text + count + 1;
+    return true;
+}
+
 // "3h" or "3h ago".
 static bool read_ago(const char *text, uint64_t now_ms, reef_moment *out) {
-    static const struct {
-        char letter;
-        uint64_t ms;
-    } UNITS[] = {{'s', 1000}, {'m', 60000}, {'h', 3600000}, {'d', 86400000}, {'w', 604800000}};
-    size_t count = strspn(text, "0123456789");
-    // Nine digits cannot overflow below.
-    if (count == 0 || count > 9) return false;
-    const char *unit = text + count;
-    if (!*unit || (unit[1] && strcmp(unit + 1, " ago") != 0)) return false;
-    for (size_t i = 0; i < sizeof(UNITS) / sizeof(UNITS[0]); i++) {
-        if (UNITS[i].letter != *unit) continue;
-        uint64_t ago = strtoull(text, NULL, 10) * UNITS[i].ms;
-        // Before the epoch is the epoch.
-        out->first = out->last = ago < now_ms ? now_ms - ago : 0;
-        return true;
-    }
-    return false;
+    const char *rest;
+    uint64_t ago;
+    if (!reef_span_parse(text, &rest, &ago) || (*rest && strcmp(rest, " ago") != 0)) return false;
+    ago *= 1000;
+    // Before the epoch is the epoch.
+    out->first = out->last = ago < now_ms ? now_ms - ago : 0;
+    return true;
 }
 
 bool reef_moment_parse(const char *text, uint64_t now_ms, reef_moment *out) {

@@ -143,9 +143,9 @@ static reef_status judge(reef_watcher *watcher,
                    : reef_watch_line(watcher->watch, source, line, count, offset, time_ms, err);
     }
     // As a piece of a file, which goes by the times that are at the head of lines.
-    reef_status status = reef_watch_bytes(watcher->watch, source, offset, line, count, err);
+    reef_status status = reef_watch_bytes(watcher->watch, source, NULL, offset, line, count, err);
     return status != REEF_OK ? status
-                             : reef_watch_bytes(watcher->watch, source, offset + count,
+                             : reef_watch_bytes(watcher->watch, source, NULL, offset + count,
                                                 (const uint8_t *)"\n", 1, err);
 }
 

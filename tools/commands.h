@@ -27,8 +27,8 @@
     X("score", score, "FILE", 1, 1, CLI_POOL | CLI_COMPUTES,                                       \
       "how surprising each line of a text is")                                                     \
     X("watch", watch, "[PATH...]", 0, CLI_ANY, 0, "what is new in logs, as incidents")             \
-    X("incident", incident, "[list|show|normal|mute|fault [ID]|budget|gap VALUE]", 0, 2,           \
-      CLI_TRAINS, "what rang in the logs that a pool watches, and what you say of it")             \
+    X("incident", incident, "[list|show|normal|mute|fault [ID]|budget|gap|quiet|forget VALUE]", 0, \
+      2, CLI_TRAINS, "what rang in the logs that a pool watches, and what you say of it")          \
     X("generate", generate, "", 0, 0, CLI_POOL | CLI_COMPUTES, "let the model continue a text")    \
     X("plot loss", plot_loss, "", 0, 0, CLI_POOL, "loss over the stream")                          \
     X("timeline", timeline, "", 0, 0, CLI_POOL, "what happened, and where in the stream")          \

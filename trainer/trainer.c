@@ -232,6 +232,7 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         .watches = trainer->watching.watch != NULL,
     };
     if (out->watches) reef_watch_read_counts(trainer->watching.watch, &out->watch);
+    if (out->watches) reef_watch_read_options(trainer->watching.watch, &out->watch_options);
     out->kind =
         reef_recognises_by_contexts(trainer) ? trainer->kinds.current : open->info.generation;
     snprintf(out->kind_name, sizeof(out->kind_name), "%s",

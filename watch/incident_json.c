@@ -61,7 +61,7 @@ static double seconds(int64_t ms) {
 
 static json_t *event_json(const reef_event *e, reef_line_place_of *place_of, const void *context) {
     char type[17];
-    reef_line_place place = {.offset = e->offset};
+    reef_line_place place = {.offset = e->offset, .file = e->file};
     place_of(context, e->source, &place);
     snprintf(type, sizeof(type), "%016" PRIx64, e->type);
     json_t *json = json_pack("{s:s, s:s, s:s, s:o, s:I, s:f, s:f, s:I, s:f, s:o}", "sort",
@@ -99,4 +99,10 @@ json_t *reef_incident_json(const reef_incident *i,
                      (int)i->rings, "first_time", seconds(i->first_ms), "last_time",
                      seconds(i->last_ms), "bits", i->bits, "title", title, "more_events",
                      (json_int_t)(i->event_count - told + i->more), "events", events);
+}
+
+json_t *reef_watch_options_json(const reef_watch_options *options) {
+    return json_pack("{s:f, s:I, s:I, s:I}", "budget", options->budget, "gap_s",
+                     (json_int_t)options->gap_s, "quiet_s", (json_int_t)options->quiet_s,
+                     "forget_days", (json_int_t)options->forget_days);
 }

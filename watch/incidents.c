@@ -42,6 +42,7 @@ static void release_events(reef_incident *incident) {
     for (size_t i = 0; i < incident->event_count; i++) {
         free(incident->events[i].line);
         free(incident->events[i].nearest);
+        free(incident->events[i].file);
     }
     free(incident->events);
 }
@@ -181,7 +182,7 @@ static reef_status keep(reef_incident *incident, reef_event *event, reef_error *
     events[incident->event_count] = *event;
     if (event->bits > events[incident->rarest].bits) incident->rarest = incident->event_count;
     incident->event_count++;
-    event->line = event->nearest = NULL;
+    event->line = event->nearest = event->file = NULL;
     return REEF_OK;
 }
 
@@ -205,7 +206,8 @@ reef_status reef_incidents_add(
     }
     free(event->line);
     free(event->nearest);
-    event->line = event->nearest = NULL;
+    free(event->file);
+    event->line = event->nearest = event->file = NULL;
     if (incident->event_count == 0) return status;
     incident->bits = bits_of(incident);
     ring(all, incident);

@@ -76,6 +76,7 @@ void reef_watch_free(reef_watch *watch) {
     if (watch == NULL) return;
     reef_incidents_release(&watch->incidents);
     reef_line_types_release(&watch->types);
+    for (uint32_t i = 0; i < watch->source_count; i++) free(watch->sources[i].file);
     free(watch->sources);
     free(watch);
 }
@@ -109,6 +110,13 @@ static double bits_of_severity(const reef_watch_source *s, reef_severity severit
 static bool is_silenced(const reef_watch *w, const reef_line_type *type) {
     return type->decision == REEF_DECISION_NORMAL ||
            (type->decision == REEF_DECISION_MUTE && w->now_ms < type->muted_ms);
+}
+
+// Without memory for it the event is only counted, as one without memory for its line.
+static void set_file(reef_event *event, const char *file) {
+    if (reef_file_copy(&event->file, file)) return;
+    free(event->line);
+    event->line = NULL;
 }
 
 static reef_status tell(reef_watch *w, reef_event *event, reef_line_type *type, reef_error *err) {
@@ -163,6 +171,7 @@ static reef_status find_silent(reef_watch *w, reef_error *err) {
         event.offset = type->offset;
         event.line_bytes = type->sample_bytes;
         event.line = reef_line_copy((const uint8_t *)type->sample, type->sample_bytes);
+        set_file(&event, type->file);
         status = tell(w, &event, type, err);
     }
     return status;
@@ -264,7 +273,7 @@ static bool is_told(const reef_watch *w, judged *j, const reef_line_type *type) 
 static reef_event event_of(const reef_watch *w, const judged *j, reef_news news, double bits) {
     const size_t shown =
         j->count < REEF_WATCH_SHOWN_BYTES_MAX ? j->count : REEF_WATCH_SHOWN_BYTES_MAX;
-    return (reef_event){.news = news,
+    reef_event event = {.news = news,
                         .severity = j->tokens.severity,
                         .offset = j->offset,
                         .first_ms = w->now_ms,
@@ -273,6 +282,8 @@ static reef_event event_of(const reef_watch *w, const judged *j, reef_news news,
                         .bits = bits,
                         .line = reef_line_copy(j->line, shown),
                         .line_bytes = shown};
+    set_file(&event, j->source->file);
+    return event;
 }
 
 // What lies behind the part that is shown is not marked.
@@ -341,6 +352,8 @@ static reef_status count_rate(
     reef_line_type *type = &w->types.types[number];
     bool rises = reef_rhythm_count(&type->rhythm, j->lines, w->now_ms, &bits);
     type->offset = j->offset;
+    if (!reef_file_copy(&type->file, j->source->file))
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the name of a file");
     if (!rises || bits < EVENT_BITS || j->is_event || !is_told(w, j, type)) return REEF_OK;
     reef_event event = event_of(w, j, REEF_NEWS_RATE, bits);
     if (token >= 0) mark(&event, &j->tokens.tokens[token]);
@@ -472,8 +485,11 @@ reef_status reef_watch_decide(reef_watch *w,
                               reef_decision decision,
                               uint64_t for_s,
                               size_t *types,
+                              int64_t *until_ms,
                               reef_error *err) {
+    const int64_t muted_ms = decision == REEF_DECISION_MUTE ? w->now_ms + (int64_t)for_s * 1000 : 0;
     *types = 0;
+    *until_ms = w->now_ms != 0 ? muted_ms : 0;
     const reef_told_incident *told = reef_incidents_told(&w->incidents, incident);
     if (decision <= REEF_DECISION_NONE || decision >= REEF_DECISION_COUNT)
         return reef_fail(err, REEF_ERR_INVALID, "a decision is normal, mute or fault");
@@ -487,25 +503,40 @@ reef_status reef_watch_decide(reef_watch *w,
         for (uint32_t t = 0; t < told->type_count; t++) is_one |= told->types[t] == type->name;
         if (type->name == 0 || !is_one) continue;
         type->decision = decision;
-        type->muted_ms = decision == REEF_DECISION_MUTE ? w->now_ms + (int64_t)for_s * 1000 : 0;
+        type->muted_ms = muted_ms;
         ++*types;
     }
     return REEF_OK;
 }
 
-reef_status reef_watch_change(reef_watch *w, double budget, uint32_t gap_s, reef_error *err) {
+static reef_status check_change(const reef_watch_options *change, reef_error *err) {
     // Negated, so that NaN is refused too.
-    if (!(budget >= 0.0 && budget <= REEF_WATCH_BUDGET_MAX))
+    if (!(change->budget >= 0.0 && change->budget <= REEF_WATCH_BUDGET_MAX))
         return reef_fail(err, REEF_ERR_INVALID,
                          "a budget is above 0 and at most %.0f a day, not %g",
-                         REEF_WATCH_BUDGET_MAX, budget);
-    if (gap_s > REEF_WATCH_GAP_S_MAX)
+                         REEF_WATCH_BUDGET_MAX, change->budget);
+    if (change->gap_s > REEF_WATCH_GAP_S_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "a gap is 1 to %u seconds, not %u",
-                         REEF_WATCH_GAP_S_MAX, gap_s);
-    if (budget == 0.0 && gap_s == 0)
-        return reef_fail(err, REEF_ERR_INVALID, "neither a budget nor a gap above 0 is given");
-    if (budget > 0.0) w->options.budget = budget;
-    if (gap_s > 0) w->options.gap_s = gap_s;
+                         REEF_WATCH_GAP_S_MAX, change->gap_s);
+    if (change->quiet_s > REEF_WATCH_QUIET_S_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "quiet is 1 to %u seconds, not %u",
+                         REEF_WATCH_QUIET_S_MAX, change->quiet_s);
+    if (change->forget_days > REEF_WATCH_FORGET_DAYS_MAX)
+        return reef_fail(err, REEF_ERR_INVALID, "forget is 1 to %u days, not %u",
+                         REEF_WATCH_FORGET_DAYS_MAX, change->forget_days);
+    if (change->budget == 0.0 && change->gap_s == 0 && change->quiet_s == 0 &&
+        change->forget_days == 0)
+        return reef_fail(err, REEF_ERR_INVALID, "no budget, gap, quiet or forget above 0 is given");
+    return REEF_OK;
+}
+
+reef_status reef_watch_change(reef_watch *w, const reef_watch_options *change, reef_error *err) {
+    reef_status status = check_change(change, err);
+    if (status != REEF_OK) return status;
+    if (change->budget > 0.0) w->options.budget = change->budget;
+    if (change->gap_s > 0) w->options.gap_s = change->gap_s;
+    if (change->quiet_s > 0) w->options.quiet_s = change->quiet_s;
+    if (change->forget_days > 0) w->options.forget_days = change->forget_days;
     reef_watch_options_set(w);
     return REEF_OK;
 }

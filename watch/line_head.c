@@ -1,13 +1,14 @@
-// See line_head.h. Times are looked for where a word begins, near the beginning of the line. The
-// first that is whole is the line's.
+// See line_head.h. Times are looked for where a word begins, near the beginning of the line; those
+// of fields of JSON anywhere. The first that is whole is the line's.
 #include "line_head.h"
 #include "line_tokens.h"
 #include "reef_watch.h"
 
 #include <string.h>
 
-#define HEAD_BYTES 160 // of a line in which its time begins
-#define TEXT_AT_MAX 2  // a time behind "[" or "- " is at the head
+#define HEAD_BYTES 160    // of a line in which its time begins
+#define FIELDS_BYTES 2048 // of one that is JSON, where a field says that it is one
+#define TEXT_AT_MAX 2     // a time behind "[" or "- " is at the head
 #define ISO_DATE_BYTES 10
 #define DAY_MS INT64_C(86400000)
 #define EPOCH_MIN INT64_C(946684800)  // of seconds: 2000
@@ -228,31 +229,68 @@ static bool read_short(cursor *c, int64_t near_ms, int64_t *out) {
     return true;
 }
 
-// Other numbers may be as long: a time is the first of a line, or a JSON field of such a name.
-static bool is_epoch_place(const uint8_t *line, size_t at) {
-    static const char *const NAMES[] = {"\"ts\"",      "\"t\"",  "time\"",
-                                        "timestamp\"", "date\"", "audit("};
-    while (at > 0 && line[at - 1] == ' ') at--;
-    if (at == 0 || (at == 1 && line[0] == '-')) return true;
-    if (line[at - 1] == '[') return at == 1;
-    if (line[at - 1] == ':') at--;
-    for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++) {
-        size_t count = strlen(NAMES[i]);
-        if (at >= count && memcmp(line + at - count, NAMES[i], count) == 0) return true;
-    }
+static size_t skip_back(const uint8_t *line, size_t at, uint8_t byte) {
+    while (at > 0 && line[at - 1] == byte) at--;
+    return at;
+}
+
+// Behind `"` or, in JSON that is a string of JSON, `\"`. 0: there is none.
+static size_t before_quote(const uint8_t *line, size_t at) {
+    if (at == 0 || line[at - 1] != '"') return 0;
+    return skip_back(line, at - 1, '\\');
+}
+
+// Does the name end there, and is it all of the field's where it is short?
+static bool ends_in(const uint8_t *line, size_t at, const char *name) {
+    const size_t count = strlen(name);
+    if (at < count || memcmp(line + at - count, name, count) != 0) return false;
+    return count > 2 || before_quote(line, at - count) > 0;
+}
+
+// The value of a field of JSON, a number or a string, whose name says that it is a time. Not of
+// journald's monotonic timestamps.
+static bool is_time_field(const uint8_t *line, size_t at) {
+    static const char *const NAMES[] = {"ts",
+                                        "t",
+                                        "time",
+                                        "timestamp",
+                                        "Timestamp",
+                                        "date",
+                                        "timeUnixNano",
+                                        "observedTimeUnixNano",
+                                        "REALTIME_TIMESTAMP"};
+    if (at > 0 && line[at - 1] == '"') at = before_quote(line, at);
+    at = skip_back(line, at, ' ');
+    if (at == 0 || line[at - 1] != ':') return false;
+    at = before_quote(line, skip_back(line, at - 1, ' '));
+    for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++)
+        if (ends_in(line, at, NAMES[i])) return true;
     return false;
 }
 
-// 1764504001, 1764504001.123, 1764504001123
+// Other numbers may be as long: a time is the first of a line, or a field of JSON of such a name.
+static bool is_epoch_place(const uint8_t *line, size_t at) {
+    if (is_time_field(line, at)) return true;
+    at = skip_back(line, at, ' ');
+    if (at == 0 || (at == 1 && line[0] == '-')) return true;
+    if (line[at - 1] == '[') return at == 1;
+    return ends_in(line, at, "audit(");
+}
+
+// 1764504001, 1764504001.123, 1764504001123, and as many micro- and nanoseconds
 static bool read_epoch(cursor *c, int64_t near_ms, int64_t *out) {
-    cursor start = *c;
+    static const struct {
+        size_t digits;
+        int64_t a_ms;
+    } WHOLE[] = {{13, 1}, {16, 1000}, {19, 1000000}};
     int64_t value, part;
     (void)near_ms;
-    if (read_number(c, 13, 13, &value)) {
-        *out = value;
-        return value / 1000 >= EPOCH_MIN && value / 1000 < EPOCH_MAX;
-    }
-    *c = start;
+    if (c->at == c->end || *c->at > '4') return false; // beyond 2100, and maybe beyond 64 bits
+    for (size_t i = 0; i < sizeof(WHOLE) / sizeof(*WHOLE); i++)
+        if (read_number(c, WHOLE[i].digits, WHOLE[i].digits, &value)) {
+            *out = value / WHOLE[i].a_ms;
+            return *out / 1000 >= EPOCH_MIN && *out / 1000 < EPOCH_MAX;
+        }
     if (!read_number(c, 10, 10, &value) || value < EPOCH_MIN || value >= EPOCH_MAX) return false;
     *out = value * 1000;
     cursor behind = *c;
@@ -313,10 +351,12 @@ static void find_host(const uint8_t *line, size_t count, reef_line_head *out) {
 }
 
 void reef_line_head_read(const uint8_t *line, size_t count, int64_t near_ms, reef_line_head *out) {
-    const size_t end = count < HEAD_BYTES ? count : HEAD_BYTES;
+    const size_t most = count > 0 && line[0] == '{' ? FIELDS_BYTES : HEAD_BYTES;
+    const size_t end = count < most ? count : most;
     *out = (reef_line_head){0};
     for (size_t at = 0; at < end; at++) {
         if (at > 0 && (is_word_byte(line[at - 1]) || !is_word_byte(line[at]))) continue;
+        if (at >= HEAD_BYTES && !is_time_field(line, at)) continue;
         if (!is_word_byte(line[at]) || !read_time(line, count, at, near_ms, out)) continue;
         find_host(line, count, out);
         return;

@@ -32,6 +32,7 @@ reef_status reef_line_types_init(reef_line_types *t, reef_error *err) {
 static void release_type(reef_line_type *type) {
     free(type->places);
     free(type->sample);
+    free(type->file);
 }
 
 void reef_line_types_release(reef_line_types *t) {
@@ -49,6 +50,15 @@ char *reef_line_copy(const uint8_t *line, size_t count) {
     memcpy(copy, line, count);
     copy[count] = '\0';
     return copy;
+}
+
+bool reef_file_copy(char **to, const char *file) {
+    if (file == *to || (file != NULL && *to != NULL && strcmp(*to, file) == 0)) return true;
+    char *copy = file == NULL ? NULL : reef_line_copy((const uint8_t *)file, strlen(file));
+    if (file != NULL && copy == NULL) return false;
+    free(*to);
+    *to = copy;
+    return true;
 }
 
 // ---- comparing ----------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ typedef struct reef_line_type {
     reef_place *places; // owned; (place_count)
     char *sample;       // owned; (sample_bytes) its first line, cut
     size_t sample_bytes;
-    uint64_t offset; // of its last line, in the source
+    uint64_t offset; // of its last line
+    char *file;      // owned; that has it; NULL: the source
     reef_rhythm rhythm;
     uint64_t incident; // whose event `event` is of this type; by number
     uint32_t event;
@@ -109,5 +110,8 @@ void reef_line_types_remove(reef_line_types *types, uint32_t type);
 
 /** A copy of a line to be shown, cut; NULL: no memory. */
 char *reef_line_copy(const uint8_t *line, size_t count);
+
+/** Make *to, which is owned, a copy of the name of a file or NULL. False: no memory. */
+bool reef_file_copy(char **to, const char *file);
 
 #endif

@@ -32,6 +32,7 @@ static reef_status end_line(reef_watch *w, uint32_t number, reef_error *err) {
 
 reef_status reef_watch_bytes(reef_watch *w,
                              uint32_t source,
+                             const char *file,
                              uint64_t offset,
                              const uint8_t *bytes,
                              size_t count,
@@ -41,7 +42,11 @@ reef_status reef_watch_bytes(reef_watch *w,
         reef_watch_source *s = &w->sources[source];
         const uint8_t *end = memchr(bytes + at, '\n', count - at);
         const size_t some = end != NULL ? (size_t)(end - bytes) - at : count - at;
-        if (s->line_bytes == 0) s->line_at = offset + at;
+        if (s->line_bytes == 0) {
+            s->line_at = offset + at;
+            if (!reef_file_copy(&s->file, file))
+                return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the name of a file");
+        }
         keep_bytes(s, bytes + at, some);
         at += some + (end != NULL);
         if (end != NULL) status = end_line(w, source, err);

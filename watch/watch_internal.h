@@ -27,6 +27,7 @@ typedef struct reef_watch_source {
     uint8_t line[REEF_WATCH_LINE_BYTES_MAX];
     uint32_t line_bytes;
     uint64_t line_at;
+    char *file; // owned; it lies in, as reef_watch_bytes was told
 } reef_watch_source;
 
 struct reef_watch {

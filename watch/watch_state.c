@@ -105,6 +105,12 @@ static void code_line(coder *c, char **line, size_t *line_bytes) {
     if (!c->bad) code_bytes(c, (uint8_t *)*line, count);
 }
 
+// The name of a file, or NULL.
+static void code_file(coder *c, char **file) {
+    size_t bytes = *file == NULL ? 0 : strlen(*file);
+    code_line(c, file, &bytes);
+}
+
 // ---- structs ------------------------------------------------------------------------------------
 
 static void code_source(coder *c, reef_watch_source *s) {
@@ -128,6 +134,7 @@ static void code_source(coder *c, reef_watch_source *s) {
     s->last_severity = severity;
     code_count(c, &s->line_bytes, REEF_WATCH_LINE_BYTES_MAX);
     code_u64(c, &s->line_at);
+    code_file(c, &s->file);
     code_bytes(c, s->line, s->line_bytes);
 }
 
@@ -139,6 +146,7 @@ static void code_event(coder *c, reef_event *e) {
     code_u32(c, &e->source);
     code_u64(c, &e->type);
     code_u64(c, &e->offset);
+    code_file(c, &e->file);
     code_i64(c, &e->first_ms);
     code_i64(c, &e->last_ms);
     code_u64(c, &e->count);
@@ -251,6 +259,7 @@ static void code_type(coder *c, reef_line_type *t, uint32_t source_count, uint32
     code_u64(c, &t->lines);
     code_line(c, &t->sample, &t->sample_bytes);
     code_u64(c, &t->offset);
+    code_file(c, &t->file);
     code_rhythm(c, &t->rhythm);
     code_u64(c, &t->incident);
     code_u32(c, &t->event);

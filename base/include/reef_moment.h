@@ -1,4 +1,4 @@
-// Moments as people type them.
+// Moments and lengths of time as people type them.
 #ifndef REEF_MOMENT_H
 #define REEF_MOMENT_H
 
@@ -23,5 +23,13 @@ typedef struct reef_moment {
  * understood, a text would silently name another moment.
  */
 bool reef_moment_parse(const char *text, uint64_t now_ms, reef_moment *out);
+
+/**
+ * Read a length of time, "90s", "5m", "1h", "30d" or "2w", of up to nine digits; false if the text
+ * does not begin with one.
+ *
+ * rest  written: what follows it
+ */
+bool reef_span_parse(const char *text, const char **rest, uint64_t *seconds);
 
 #endif

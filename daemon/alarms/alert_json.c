@@ -45,11 +45,12 @@ static json_t *annotations_json(const json_t *incident) {
                      more = (json_int_t)json_array_size(events) - 1 +
                             json_integer_value(json_object_get(incident, "more_events"));
     char what[64], rest[48] = "";
+    const char *file = text_of(first, "file"), *source = text_of(first, "source");
     snprintf(what, sizeof(what), ", %" JSON_INTEGER_FORMAT " line%s", lines, lines == 1 ? "" : "s");
     if (more > 0) snprintf(rest, sizeof(rest), "; and %" JSON_INTEGER_FORMAT " more", more);
     return json_pack("{s:s, s:s++++, s:s}", "summary", text_of(incident, "title"), "description",
-                     text_of(first, "sort"), " in ", text_of(first, "source"), what, rest, "source",
-                     text_of(first, "source"));
+                     text_of(first, "sort"), " in ", file[0] != '\0' ? file : source, what, rest,
+                     "source", source);
 }
 
 static bool has_ended(const json_t *incident) {

@@ -15,6 +15,7 @@ const incidents = (() => {
         normal: '✓ said: normal, never rings again', mute: '… said: muted',
         fault: '! said: a fault, rings each time',
     };
+    const until = (one) => (one.muted_until ? [' until ', moment(one.muted_until, true)] : []);
     const BUTTONS = [['normal', 'Normal'], ['mute', 'Mute 7 days'], ['fault', 'Fault']];
     const TIME_OF = 'by the times at the head of lines';
 
@@ -58,7 +59,8 @@ const incidents = (() => {
     }
 
     function eventOf(event, isShown) {
-        const rare = `severity ${event.severity} · ${event.bits.toFixed(1)} bits`, where = `at byte ${count(event.offset)}`;
+        const rare = `severity ${event.severity} · ${event.bits.toFixed(1)} bits`;
+        const where = `at byte ${count(event.offset)}${event.file ? ` of ${printable(event.file)}` : ''}`;
         const node = make('li', {}, ...(isShown ? [] : [lineOf(event), factsOf(event)]));
         node.append(facts(...period(event.first_time, event.last_time), ` · ${rare} · ${where}`));
         if (event.nearest)
@@ -76,7 +78,7 @@ const incidents = (() => {
             make('span', { class: 'badge', 'data-kind': isOpen ? 'bad' : '' }, isOpen ? '● open' : '■ ended'), ' ',
             make('span', { class: `severity ${severity}` }, `${SIGNS[severity]}severity ${severity}`), ' ',
             make('span', {}, ...period(one.first_time, one.last_time), lasted >= 1 ? ` (${span(lasted)})` : ''), ' ',
-            make('span', { class: 'decision' }, SAID[one.decision] || ''));
+            make('span', { class: 'decision' }, SAID[one.decision] || '', ...until(one)));
     }
 
     function buttonOf(one, decision, text, onDecide) {

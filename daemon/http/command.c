@@ -2,6 +2,7 @@
 // silently ignored could freeze the wrong experts for good.
 #include "reef_client.h"
 #include "reef_pool_json.h"
+#include "reef_watch_json.h"
 #include "routes.h"
 #include "status.h"
 
@@ -137,17 +138,20 @@ static reef_status read_decide(reef_request *request, json_t *object, reef_error
     return REEF_OK;
 }
 
-// What is out of bounds is refused by the watch.
+// What is out of its bounds is refused by the watch.
 static reef_status read_watch(reef_request *request, json_t *object, reef_error *err) {
     reef_watch_options *watch = &request->order.watch;
-    json_int_t gap_s = 0;
-    reef_status status = take(object, err, "{s?F, s?I}", "budget", &watch->budget, "gap_s", &gap_s);
-    if (status != REEF_OK) return status;
-    if (gap_s < 0 || gap_s > UINT32_MAX)
-        return reef_fail(err, REEF_ERR_INVALID, "gap_s %" JSON_INTEGER_FORMAT ": 1 to %u seconds",
-                         gap_s, REEF_WATCH_GAP_S_MAX);
-    watch->gap_s = (uint32_t)gap_s;
-    return REEF_OK;
+    json_int_t whole[3] = {0};
+    uint32_t *const to[] = {&watch->gap_s, &watch->quiet_s, &watch->forget_days};
+    reef_status status = take(object, err, "{s?F, s?I, s?I, s?I}", "budget", &watch->budget,
+                              "gap_s", &whole[0], "quiet_s", &whole[1], "forget_days", &whole[2]);
+    for (size_t i = 0; status == REEF_OK && i < 3; i++) {
+        *to[i] = (uint32_t)whole[i];
+        if (whole[i] < 0 || whole[i] > UINT32_MAX)
+            status = reef_fail(err, REEF_ERR_INVALID, "%" JSON_INTEGER_FORMAT " is out of bounds",
+                               whole[i]);
+    }
+    return status;
 }
 
 static reef_status read_prune(reef_request *request, json_t *object, reef_error *err) {
@@ -296,10 +300,6 @@ static json_t *decide_json(const reef_request *request) {
                      (json_int_t)request->done.types);
 }
 
-static json_t *watch_json(const reef_watch_options *watch) {
-    return json_pack("{s:f, s:I}", "budget", watch->budget, "gap_s", (json_int_t)watch->gap_s);
-}
-
 static json_t *prune_json(const reef_request *request) {
     const reef_pruning *done = &request->done.pruning;
     return json_pack("{s:I, s:I, s:I, s:b}", "states", (json_int_t)done->states, "visits",
@@ -336,7 +336,7 @@ static json_t *order_json(const reef_request *request) {
     case REEF_CREW_DECIDE:
         return decide_json(request);
     case REEF_CREW_WATCH:
-        return watch_json(&request->done.watch);
+        return reef_watch_options_json(&request->done.watch);
     case REEF_CREW_PRUNE:
         return prune_json(request);
     default:

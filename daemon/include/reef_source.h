@@ -101,12 +101,14 @@ struct reef_input {
     char name[REEF_INPUT_NAME_BYTES_MAX + 1]; // what the pool's cursor goes by
     char *rest;                               // of the spec, what `open` got; a live source's
     uint32_t weight;                          // share of a live source among the queues
-    uint64_t offset;     // position of the next byte to give; kept by the reader
-    uint64_t bytes;      // how much there is, as far as is known; REEF_BYTES_UNKNOWN
-    void *state;         // the kind's own
-    reef_store *store;   // set before `seek`
-    uv_loop_t *loop;     // set before `read`
-    reef_report *report; // set before `read`
+    uint64_t offset;      // position of the next byte to give; kept by the reader
+    uint64_t bytes;       // how much there is, as far as is known; REEF_BYTES_UNKNOWN
+    const char *file;     // that has what a reply gives, where a source has several; for `took`
+    uint64_t file_offset; // of its first byte, in that file
+    void *state;          // the kind's own
+    reef_store *store;    // set before `seek`
+    uv_loop_t *loop;      // set before `read`
+    reef_report *report;  // set before `read`
     // the reader's
     struct reef_reader *reader;
     const struct reef_input_sink *sink; // of the reader

@@ -303,17 +303,19 @@ static reef_status commit(reef_crew *crew,
 
 static reef_status feed(reef_crew *crew,
                         reef_trainer *trainer,
-                        const char *source,
+                        const reef_crew_order *order,
                         const void *bytes,
                         size_t count,
                         reef_crew_result *out,
                         reef_error *err) {
+    const char *file = order->file[0] != '\0' ? order->file : NULL;
     if (crew == NULL)
-        return reef_trainer_feed(trainer, source, bytes, count, &out->taken, &out->steps, err);
+        return reef_trainer_feed_file(trainer, order->name, file, order->file_offset, bytes, count,
+                                      &out->taken, &out->steps, err);
     double began = reef_seconds(), exchanged = exchanging_seconds(crew);
     double cpu = reef_process_cpu_seconds();
-    reef_status status =
-        reef_trainer_feed(trainer, source, bytes, count, &out->taken, &out->steps, err);
+    reef_status status = reef_trainer_feed_file(trainer, order->name, file, order->file_offset,
+                                                bytes, count, &out->taken, &out->steps, err);
     crew->computing_seconds += reef_seconds() - began - (exchanging_seconds(crew) - exchanged);
     crew->cpu_seconds += reef_process_cpu_seconds() - cpu;
     return status;
@@ -328,7 +330,7 @@ static reef_status carry_out(reef_crew *crew,
                              reef_error *err) {
     switch (order->kind) {
     case REEF_CREW_FEED:
-        return feed(crew, trainer, order->name, payload, bytes, out, err);
+        return feed(crew, trainer, order, payload, bytes, out, err);
     case REEF_CREW_COMMIT:
         return commit(crew, trainer, &out->commit, err);
     case REEF_CREW_SEAL:
@@ -344,8 +346,7 @@ static reef_status carry_out(reef_crew *crew,
         return reef_trainer_decide(trainer, order->incident, order->decision, order->for_s,
                                    &out->types, err);
     case REEF_CREW_WATCH:
-        return reef_trainer_watch_change(trainer, order->watch.budget, order->watch.gap_s,
-                                         &out->watch, err);
+        return reef_trainer_watch_change(trainer, &order->watch, &out->watch, err);
     case REEF_CREW_PRUNE:
         return reef_trainer_prune(trainer, order->number, order->dry_run, &out->pruning, err);
     case REEF_CREW_SNAPSHOT:

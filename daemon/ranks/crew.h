@@ -96,10 +96,12 @@ typedef struct reef_crew_order {
     uint64_t payload_bytes;
     uint64_t incident, for_s;
     reef_decision decision;
-    reef_watch_options watch; // its budget and gap
+    reef_watch_options watch; // what changes of it
     reef_freeze freeze;
     char seal_dtype[8];
     char name[REEF_NAME_BYTES_MAX * 4];
+    char file[REEF_WATCH_FILE_BYTES_MAX + 1]; // feed; empty: none
+    uint64_t file_offset;
 } reef_crew_order;
 
 #define REEF_CREW_FEED_BYTES_MAX 8192 // of an order: what is not taken is sent again

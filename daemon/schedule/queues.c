@@ -68,10 +68,18 @@ static void free_first_checkpoint(reef_queue *queue) {
     free(first);
 }
 
+static void free_first_place(reef_queue *queue) {
+    reef_queue_place *first = queue->places;
+    queue->places = first->next;
+    queue->place_count--;
+    free(first);
+}
+
 void reef_queues_release(reef_queues *queues) {
     for (size_t i = 0; i < queues->count; i++) {
         reef_queue *queue = &queues->queues[i];
         while (queue->checkpoints != NULL) free_first_checkpoint(queue);
+        while (queue->places != NULL) free_first_place(queue);
         reef_ring_release(&queue->ring);
         free(queue->sources);
     }
@@ -91,8 +99,9 @@ static bool is_current_source(const reef_queues *queues, const reef_queue *queue
 
 // The newest checkpoint stays as long as nothing follows it: its length never makes training wait.
 static bool checkpoints_fit(const reef_queue *queue) {
-    return queue->checkpoints == NULL || queue->checkpoints->next == NULL ||
-           queue->checkpoint_bytes < REEF_CHECKPOINT_BYTES_HIGH;
+    return queue->place_count < REEF_QUEUE_PLACES_MAX &&
+           (queue->checkpoints == NULL || queue->checkpoints->next == NULL ||
+            queue->checkpoint_bytes < REEF_CHECKPOINT_BYTES_HIGH);
 }
 
 bool reef_queues_space(reef_queues *queues, size_t source, uint8_t **at, size_t *count) {
@@ -103,10 +112,27 @@ bool reef_queues_space(reef_queues *queues, size_t source, uint8_t **at, size_t 
     return false;
 }
 
+// Not where the last one says it already.
+static void add_place(reef_queue *queue, uint64_t begin, const char *file, uint64_t offset) {
+    const reef_queue_place *last = queue->places_last;
+    if (queue->places != NULL && begin - last->begin == offset - last->offset &&
+        strcmp(last->file, file) == 0)
+        return;
+    reef_queue_place *place = malloc(sizeof(*place) + strlen(file) + 1);
+    if (place == NULL) abort(); // as for a checkpoint
+    *place = (reef_queue_place){.begin = begin, .offset = offset};
+    memcpy(place->file, file, strlen(file) + 1);
+    *(queue->places == NULL ? &queue->places : &queue->places_last->next) = place;
+    queue->places_last = place;
+    queue->place_count++;
+}
+
 void reef_queues_fill(
     reef_queues *queues, size_t source, size_t count, uint64_t begin, char *text) {
     reef_queue *queue = &queues->queues[queues->queue_of[source]];
+    const reef_input *input = &queues->inputs[source];
     reef_ring_fill(&queue->ring, count);
+    if (input->file != NULL) add_place(queue, begin, input->file, input->file_offset);
     if (text == NULL) return;
     reef_queue_checkpoint *checkpoint = malloc(sizeof(*checkpoint));
     if (checkpoint == NULL) abort(); // a few bytes; without them the position would be lost
@@ -200,6 +226,17 @@ const reef_queue_checkpoint *reef_queue_checkpoint_at(reef_queue *queue, uint64_
         free_first_checkpoint(queue);
     return queue->checkpoints != NULL && queue->checkpoints->begin <= cursor ? queue->checkpoints
                                                                              : NULL;
+}
+
+const reef_queue_place *reef_queue_place_at(reef_queue *queue, uint64_t cursor, uint64_t *count) {
+    while (queue->places != NULL && queue->places->next != NULL &&
+           queue->places->next->begin <= cursor)
+        free_first_place(queue);
+    const reef_queue_place *first = queue->places;
+    const bool lies_in_it = first != NULL && first->begin <= cursor;
+    const reef_queue_place *next = lies_in_it ? first->next : first;
+    *count = next != NULL ? next->begin - cursor : UINT64_MAX;
+    return lies_in_it ? first : NULL;
 }
 
 // ---- one ring of bytes --------------------------------------------------------------------------

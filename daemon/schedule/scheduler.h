@@ -69,6 +69,16 @@ typedef struct reef_queue_checkpoint {
     struct reef_queue_checkpoint *next;
 } reef_queue_checkpoint;
 
+#define REEF_QUEUE_PLACES_MAX 4096
+
+/** From byte `begin` of a source on its bytes lie in this file. */
+typedef struct reef_queue_place {
+    uint64_t begin;  // position in the source
+    uint64_t offset; // of it in the file
+    struct reef_queue_place *next;
+    char file[];
+} reef_queue_place;
+
 typedef struct reef_queue {
     bool live;
     size_t *sources; // (count) the sources, in their order
@@ -79,10 +89,12 @@ typedef struct reef_queue {
     bool blocked;   // no room was found: wake the loop when there is
     reef_queue_checkpoint *checkpoints, **checkpoints_end;
     size_t checkpoint_bytes; // of their texts
+    reef_queue_place *places, *places_last;
+    size_t place_count;
 } reef_queue;
 
 typedef struct reef_queues {
-    const reef_input *inputs; // names and kinds are read
+    const reef_input *inputs; // names, kinds and files are read
     size_t input_count;
     reef_queue *queues;
     size_t count;
@@ -144,6 +156,12 @@ uint64_t reef_queues_waiting(const reef_queues *queues);
  * Checkpoints before it are freed; it stays the queue's. NULL if there is none.
  */
 const reef_queue_checkpoint *reef_queue_checkpoint_at(reef_queue *queue, uint64_t cursor);
+/**
+ * The file that has byte `cursor` of a live queue's source, as above; NULL if none is known.
+ *
+ * count  written: so many bytes from there on lie in it, or in none
+ */
+const reef_queue_place *reef_queue_place_at(reef_queue *queue, uint64_t cursor, uint64_t *count);
 
 // ---- scheduler.c --------------------------------------------------------------------------------
 

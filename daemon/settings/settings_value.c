@@ -4,6 +4,7 @@
 
 #include "kept_states.h"
 #include "reef_client.h"
+#include "reef_moment.h"
 #include "reef_source.h"
 #include "reef_trainer.h"
 
@@ -73,14 +74,11 @@ static reef_status parse_period(const char *label,
                                 const char *text,
                                 uint64_t *out,
                                 reef_error *err) {
-    static const char UNITS[] = "smhdw";
-    static const uint32_t SECONDS[] = {1, 60, 3600, 86400, 604800};
-    size_t digits = strspn(text, "0123456789");
-    const char *unit = text[digits] != '\0' ? strchr(UNITS, text[digits]) : NULL;
+    const char *rest;
+    uint64_t seconds;
     *out = 0;
     if (strcmp(text, "0") == 0) return REEF_OK;
-    if (digits > 0 && digits <= 6 && unit != NULL && text[digits + 1] == '\0')
-        *out = 1000u * strtoull(text, NULL, 10) * SECONDS[unit - UNITS];
+    if (reef_span_parse(text, &rest, &seconds) && *rest == '\0') *out = 1000u * seconds;
     if (*out > 0) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "%s '%.40s' is not a period: 0, or a whole number with s, m, h, d or w, such "

@@ -8,6 +8,7 @@
 #include "reef_kernels.h"
 #include "reef_pool_check.h"
 #include "reef_pool_json.h"
+#include "reef_watch_json.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -148,7 +149,8 @@ static json_t *memory_json(const reef_memory_status *memory) {
 static json_t *watch_json(const reef_trainer_status *status) {
     const reef_watch_counts *watch = &status->watch;
     if (!status->watches) return json_null();
-    json_t *object = json_object(), *events = json_object();
+    json_t *events = json_object();
+    json_t *object = reef_watch_options_json(&status->watch_options);
 #define SET_COUNT(field) json_object_set_new(object, #field, reef_json_count(watch->field))
     SET_COUNT(lines);
     SET_COUNT(usual);

@@ -114,9 +114,11 @@ static void took(reef_training *training, size_t source, const work *piece, size
     if (room) (void)uv_async_send(training->options.wake);
 }
 
-// Bytes of a source, for the trainer of every rank.
+// Bytes of a source from its cursor on, for the trainer of every rank; `place` may be NULL.
 static reef_status feed(reef_training *training,
                         const char *source,
+                        const reef_queue_place *place,
+                        uint64_t cursor,
                         const uint8_t *bytes,
                         size_t count,
                         reef_crew_result *out,
@@ -127,17 +129,29 @@ static reef_status feed(reef_training *training,
     if (crew != NULL && count > REEF_CREW_FEED_BYTES_MAX) count = REEF_CREW_FEED_BYTES_MAX;
     assert(strlen(source) < sizeof(order.name)); // as the trainer has it
     memcpy(order.name, source, strlen(source));
+    if (place != NULL) {
+        assert(strlen(place->file) < sizeof(order.file));
+        memcpy(order.file, place->file, strlen(place->file));
+        order.file_offset = place->offset + (cursor - place->begin);
+    }
     return reef_crew_do(crew, training->options.trainer, &order, bytes, count, out, err);
 }
 
 reef_status reef_training_feed(reef_training *training, const work *piece, reef_error *err) {
     reef_crew_result fed = {0};
     // Only this thread moves a queue on to its next source.
-    size_t source = reef_queue_source(&training->schedule.queues.queues[piece->next.queue]);
-    uint64_t room = reef_joins_room(training->options.joins);
+    reef_queue *queue = &training->schedule.queues.queues[piece->next.queue];
+    size_t source = reef_queue_source(queue);
+    const char *name = training->options.sources[source].name;
+    uint64_t room = reef_joins_room(training->options.joins), in_file;
+    const uint64_t cursor = reef_trainer_cursor(training->options.trainer, name);
+    uv_mutex_lock(&training->lock);
+    const reef_queue_place *place = reef_queue_place_at(queue, cursor, &in_file);
+    uv_mutex_unlock(&training->lock);
+    if (in_file < room) room = in_file;
     size_t count = piece->next.count < room ? piece->next.count : (size_t)room;
-    reef_status status =
-        feed(training, training->options.sources[source].name, piece->next.bytes, count, &fed, err);
+    // Only this thread frees places.
+    reef_status status = feed(training, name, place, cursor, piece->next.bytes, count, &fed, err);
     reef_joins_accepted(training->options.joins, fed.taken);
     if (status != REEF_OK) return status;
     // The trainer takes what it is given, or fails.
@@ -329,7 +343,7 @@ reef_status reef_training_drain(reef_training *training, reef_error *err) {
     const char *name = training->options.sources[training->options.source_count - 1].name;
     // Zero bytes of the last source: the trainer decides about the batches that it still holds.
     for (reef_crew_result fed = {.steps = 1}; status == REEF_OK && fed.steps;) {
-        status = feed(training, name, (const uint8_t *)"", 0, &fed, err);
+        status = feed(training, name, NULL, 0, (const uint8_t *)"", 0, &fed, err);
         if (fed.steps) training->dirty = true;
         if (fed.steps) reef_training_advance(training);
     }

@@ -60,17 +60,26 @@ static json_t *find_incident(const json_t *incidents, json_int_t number, size_t 
     return NULL;
 }
 
+// What a person said last, of an incident or in an event: in place of what was said before.
+static void take_decision(json_t *to, const json_t *from) {
+    static const char *const MEMBERS[] = {"decision", "muted_until"};
+    for (size_t i = 0; i < sizeof(MEMBERS) / sizeof(*MEMBERS); i++) {
+        json_t *member = json_object_get(from, MEMBERS[i]);
+        (void)json_object_del(to, MEMBERS[i]);
+        if (member != NULL) (void)json_object_set(to, MEMBERS[i], member);
+    }
+}
+
 // An event of the timeline without what all events have.
 static void take_incident(json_t *incidents, json_t *event) {
     size_t at;
     json_t *known =
         find_incident(incidents, json_integer_value(json_object_get(event, "incident")), &at);
-    json_t *decision = json_object_get(known, "decision");
     json_t *one = json_copy(event);
     (void)json_object_del(one, "event");
     (void)json_object_del(one, "generation");
     (void)json_object_del(one, "step");
-    if (decision != NULL) (void)json_object_set(one, "decision", decision);
+    take_decision(one, known);
     if (known != NULL)
         (void)json_array_set_new(incidents, at, one);
     else
@@ -88,7 +97,7 @@ reef_status reef_incidents_json(reef_txn *txn, json_t *incidents, reef_error *er
         if (strcmp(kind, "incident_decided") != 0) continue;
         json_t *one =
             find_incident(incidents, json_integer_value(json_object_get(event, "incident")), &at);
-        if (one != NULL) (void)json_object_set(one, "decision", json_object_get(event, "decision"));
+        if (one != NULL) take_decision(one, event);
     }
     json_decref(events);
     return status;

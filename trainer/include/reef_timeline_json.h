@@ -14,7 +14,7 @@
 REEF_MUST_CHECK reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err);
 /**
  * Incidents that rang, in the order in which they began, each as its last event of the timeline has
- * it, with `decision` where a person said something of it. Errors: as above.
+ * it, with `decision` and `muted_until` where a person said something of it. Errors: as above.
  */
 REEF_MUST_CHECK reef_status reef_incidents_json(reef_txn *txn, json_t *incidents, reef_error *err);
 /**

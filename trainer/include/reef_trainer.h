@@ -131,6 +131,22 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
                                                        size_t *taken,
                                                        size_t *steps,
                                                        reef_error *err);
+/**
+ * The same of bytes that lie in one of a source's files, where it has several: incidents then name
+ * that, and the byte of it.
+ *
+ * file    at most REEF_WATCH_FILE_BYTES_MAX; NULL: none
+ * offset  of the first byte, in the file
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed_file(reef_trainer *trainer,
+                                                            const char *source,
+                                                            const char *file,
+                                                            uint64_t offset,
+                                                            const uint8_t *bytes,
+                                                            size_t count,
+                                                            size_t *taken,
+                                                            size_t *steps,
+                                                            reef_error *err);
 
 /**
  * Write everything that changed, in one LMDB transaction. When commits happen changes no result.
@@ -288,17 +304,18 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_decide(reef_trainer *trainer,
                                                          reef_error *err);
 
 /**
- * A person has changed how much of what the pool watches rings, see reef_watch_change. Commits, and
- * is an event of the timeline.
+ * A person has changed how the pool watches, see reef_watch_change. Commits, and is an event of the
+ * timeline.
  *
- * budget, gap_s  0: stays as it is
- * out            written: the options as they are now
+ * out  written: the options as they are now
  *
  * Errors: INVALID the pool watches no lines, or as of reef_watch_change; FULL, IO: it stands, and
  * the next commit writes it.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_trainer_watch_change(
-    reef_trainer *trainer, double budget, uint32_t gap_s, reef_watch_options *out, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_watch_change(reef_trainer *trainer,
+                                                               const reef_watch_options *change,
+                                                               reef_watch_options *out,
+                                                               reef_error *err);
 
 /**
  * Commit, and keep the state under a name.
@@ -454,6 +471,7 @@ typedef struct reef_trainer_status {
         seconds_commit;
     bool watches; // lines are judged
     reef_watch_counts watch;
+    reef_watch_options watch_options; // as they are now
 } reef_trainer_status;
 REEF_API void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *out);
 /** Commits of all ranks so far; 0 without shards. */

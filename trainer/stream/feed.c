@@ -76,11 +76,13 @@ reef_status reef_trainer_sources_fit(const reef_trainer *trainer,
 // Lines that end here. What is accepted and not judged would never be.
 static reef_status judge(reef_trainer *trainer,
                          const reef_source *source,
+                         const char *file,
+                         uint64_t offset,
                          const uint8_t *bytes,
                          size_t count,
                          reef_error *err) {
     const size_t number = (size_t)(source - trainer->stream.sources);
-    reef_status status = reef_watching_read(trainer, number, source->cursor, bytes, count, err);
+    reef_status status = reef_watching_read(trainer, number, file, offset, bytes, count, err);
     if (status != REEF_OK) reef_trainer_break(trainer, status);
     return status;
 }
@@ -92,6 +94,18 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
                               size_t *taken,
                               size_t *steps,
                               reef_error *err) {
+    return reef_trainer_feed_file(trainer, source, NULL, 0, bytes, count, taken, steps, err);
+}
+
+reef_status reef_trainer_feed_file(reef_trainer *trainer,
+                                   const char *source,
+                                   const char *file,
+                                   uint64_t offset,
+                                   const uint8_t *bytes,
+                                   size_t count,
+                                   size_t *taken,
+                                   size_t *steps,
+                                   reef_error *err) {
     size_t accepted = 0, done = 0;
     reef_status status = reef_kind_allows(trainer->ops->no_stream, err);
     if (status == REEF_OK) status = reef_trainer_check_whole(trainer, err);
@@ -116,7 +130,8 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
         // Also what was accepted before it failed.
         if (took > 0) {
             reef_status judged =
-                judge(trainer, from, bytes + accepted, took, status == REEF_OK ? err : NULL);
+                judge(trainer, from, file, file != NULL ? offset + accepted : from->cursor,
+                      bytes + accepted, took, status == REEF_OK ? err : NULL);
             if (status == REEF_OK) status = judged;
         }
         accepted += took;

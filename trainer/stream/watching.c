@@ -82,14 +82,15 @@ void reef_watching_release(reef_trainer *trainer) {
 
 reef_status reef_watching_read(reef_trainer *trainer,
                                size_t source,
+                               const char *file,
                                uint64_t offset,
                                const uint8_t *bytes,
                                size_t count,
                                reef_error *err) {
     if (trainer->watching.watch == NULL || count == 0) return REEF_OK;
     trainer->watching.failed.status = REEF_OK;
-    reef_status status =
-        reef_watch_bytes(trainer->watching.watch, (uint32_t)source, offset, bytes, count, err);
+    reef_status status = reef_watch_bytes(trainer->watching.watch, (uint32_t)source, file, offset,
+                                          bytes, count, err);
     const reef_error *failed = &trainer->watching.failed;
     return status != REEF_OK || failed->status == REEF_OK
                ? status

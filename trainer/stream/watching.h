@@ -14,9 +14,14 @@ REEF_MUST_CHECK reef_status reef_watching_load(reef_trainer *trainer,
                                                reef_error *err);
 void reef_watching_release(reef_trainer *trainer);
 
-/** Bytes of a source were accepted, from `offset` of it on. Errors: NO_MEMORY. */
+/**
+ * Bytes of a source were accepted, from `offset` of a file or, with NULL, of the source on.
+ *
+ * Errors: NO_MEMORY.
+ */
 REEF_MUST_CHECK reef_status reef_watching_read(reef_trainer *trainer,
                                                size_t source,
+                                               const char *file,
                                                uint64_t offset,
                                                const uint8_t *bytes,
                                                size_t count,

@@ -31,7 +31,10 @@
 #define REEF_MUTE_S_MAX 31536000        // a year
 #define REEF_WATCH_BUDGET_MAX 1e6       // incidents a day
 #define REEF_WATCH_GAP_S_MAX 604800u    // that a person may choose: a week
+#define REEF_WATCH_QUIET_S_MAX 86400u   // after a day a source is judged anyway
+#define REEF_WATCH_FORGET_DAYS_MAX 3650u
 #define REEF_WATCH_SHOWN_BYTES_MAX 512u // of a line that is kept to be shown
+#define REEF_WATCH_FILE_BYTES_MAX 255u  // of a file's name
 
 typedef struct reef_watch reef_watch;
 
@@ -75,7 +78,8 @@ typedef struct reef_event {
     reef_severity severity;
     uint32_t source;
     uint64_t type;   // names the type of line, in every run
-    uint64_t offset; // in its source: where its first line begins; of a silence the type's last one
+    uint64_t offset; // where its first line begins; of a silence the type's last one
+    char *file;      // owned; that has the byte `offset`; NULL: its source has it
     int64_t first_ms, last_ms;
     uint64_t count; // lines
     double bits;
@@ -91,8 +95,8 @@ typedef struct reef_incident {
     int64_t first_ms, last_ms;
     double bits;
     bool rings, is_open;
-    bool lingers; // it has ended, but what is new in its source may still belong to it
-    bool said;    // it was heard of as it is
+    bool lingers;       // it has ended, but what is new in its source may still belong to it
+    bool said;          // it was heard of as it is
     reef_event *events; // owned; (event_count)
     size_t event_count, rarest;
     uint64_t more; // events that are not kept
@@ -144,15 +148,18 @@ REEF_MUST_CHECK reef_status reef_watch_line(reef_watch *watch,
                                             reef_error *err);
 
 /**
- * The next bytes of a source, from `offset` of it on: every line that they end is judged. What is
- * behind the last one waits for its end. A line that has no time counts as of those before it.
+ * The next bytes of a source: every line that they end is judged. What is behind the last one waits
+ * for its end. A line that has no time counts as of those before it.
  *
  * source  the number of any source; those up to it are added
+ * file    that the bytes lie in, at most REEF_WATCH_FILE_BYTES_MAX; NULL: a source of one file
+ * offset  of the first of them in that file; without one in the source
  *
  * Errors: as above; FULL too many sources.
  */
 REEF_MUST_CHECK reef_status reef_watch_bytes(reef_watch *watch,
                                              uint32_t source,
+                                             const char *file,
                                              uint64_t offset,
                                              const uint8_t *bytes,
                                              size_t count,
@@ -194,6 +201,7 @@ REEF_MUST_CHECK reef_status reef_watch_read(reef_watch *watch,
  *
  * for_s  of MUTE: for so long from the present on, by the times of lines
  * types  written: how many types of lines it is about
+ * until_ms  written: when a MUTE ends, by the times of lines; 0: it is none, or no line has a time
  *
  * Errors: NOT_FOUND no such incident is known any more; INVALID no such decision.
  */
@@ -202,18 +210,18 @@ REEF_MUST_CHECK reef_status reef_watch_decide(reef_watch *watch,
                                               reef_decision decision,
                                               uint64_t for_s,
                                               size_t *types,
+                                              int64_t *until_ms,
                                               reef_error *err);
 
 /**
- * A person has chosen how much may ring, and what is one incident: from the next event on.
+ * A person has chosen other options: from the next line on. What is judged already stays so.
  *
- * budget, gap_s  of reef_watch_options; 0: stays as it is
+ * change  its budget, gap, quiet and forget; 0: stays as it is
  *
- * Errors: INVALID one of them is out of its bounds, or both are 0: nothing has changed.
+ * Errors: INVALID one of them is out of its bounds, or all are 0: nothing has changed.
  */
 REEF_MUST_CHECK reef_status reef_watch_change(reef_watch *watch,
-                                              double budget,
-                                              uint32_t gap_s,
+                                              const reef_watch_options *change,
                                               reef_error *err);
 /** The options as they are, with their defaults. */
 void reef_watch_read_options(const reef_watch *watch, reef_watch_options *out);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -372,6 +373,19 @@ static bool read_file(
     return true;
 }
 
+static void note_place(reef_tail *tail, const reef_tail_file *entry, uint64_t offset) {
+    char path[PATH_MAX + NAME_MAX];
+    const char *folder = strcmp(tail->folder, ".") != 0 ? tail->folder : "";
+    const size_t bytes = strlen(folder);
+    snprintf(path, sizeof(path), "%s%s%s", folder, bytes > 0 && folder[bytes - 1] != '/' ? "/" : "",
+             entry->file_id.name);
+    const size_t room = sizeof(tail->place) - 1, count = strlen(path);
+    const char *from = count > room ? path + (count - room) : path;
+    while (from > path && ((uint8_t)*from & 0xc0) == 0x80) from++; // not amid a character
+    memcpy(tail->place, from, strlen(from) + 1);
+    tail->place_offset = offset;
+}
+
 static reef_status read_next(reef_tail *tail,
                              reef_tail_file *entry,
                              bool first,
@@ -386,12 +400,14 @@ static reef_status read_next(reef_tail *tail,
     if (first && text == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the checkpoint of '%s'",
                          tail->folder);
+    const uint64_t offset = entry->offset;
     if (!read_file(tail, entry, buffer, room, count)) {
         free(text);
         // The plan is void: it was made for a file that has changed since.
         reef_tail_drop_read_pass(tail);
         return REEF_OK;
     }
+    note_place(tail, entry, offset);
     *checkpoint = text;
     return REEF_OK;
 }
@@ -429,6 +445,11 @@ uint64_t reef_tail_unread(const reef_tail *tail) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < tail->count; i++) bytes += reef_tail_unread_of(&tail->files[i]);
     return bytes;
+}
+
+const char *reef_tail_place(const reef_tail *tail, uint64_t *offset) {
+    *offset = tail->place_offset;
+    return tail->place;
 }
 
 size_t reef_tail_count(const reef_tail *tail) {

@@ -74,6 +74,13 @@ REEF_MUST_CHECK reef_status reef_tail_read(reef_tail *tail,
                                            char **checkpoint,
                                            reef_error *err);
 /**
+ * The file that has the bytes of the last read, by its name as of the last scan, behind the folder
+ * as it was given; lent until the next read. Of a path that is too long, its end.
+ *
+ * offset  written: of the first byte in the file, unpacked
+ */
+const char *reef_tail_place(const reef_tail *tail, uint64_t *offset);
+/**
  * Scan the folder. New files are opened, so that their bytes survive deletion: REEF_TAIL_OPEN_MAX
  * at most, and none that may be a partial copy.
  */

@@ -21,6 +21,7 @@
 #ifndef REEF_TAIL_INTERNAL_H
 #define REEF_TAIL_INTERNAL_H
 
+#include "reef_watch.h"
 #include "tail.h"
 
 #include <dirent.h>
@@ -157,8 +158,10 @@ struct reef_tail {
     bool failed;      // a read failed since the last plan, which a scan alone does not see
     int folder_errno; // that was reported for the folder, or 0
     uint64_t waiting_since_ms;
-    uint64_t now_ms; // of this scan, on a clock that only moves forward
-    int64_t wall_ns; // of this scan, on the wall clock
+    uint64_t now_ms;                           // of this scan, on a clock that only moves forward
+    int64_t wall_ns;                           // of this scan, on the wall clock
+    char place[REEF_WATCH_FILE_BYTES_MAX + 1]; // of the bytes that were read last
+    uint64_t place_offset;
     reef_tail_event events[REEF_TAIL_EVENTS_MAX];
     size_t event_first, event_count;
     size_t events_dropped; // since the queue was empty

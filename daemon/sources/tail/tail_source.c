@@ -128,6 +128,7 @@ static void report_events(tail_source *source) {
 static void reply_read(tail_source *source, char *checkpoint) {
     source->read_pending = false;
     start_timer(source, POLL_MS); // unless the next read comes before
+    source->input->file = reef_tail_place(source->tail, &source->input->file_offset);
     reef_input_took(source->input, source->count, checkpoint);
 }
 

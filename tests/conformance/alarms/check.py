@@ -452,7 +452,8 @@ def reef_watch_follows_what_is_written():
     with open(f"{logs}/wtmp", "wb") as file:
         file.write(b"\0" * 400)  # no text
     r = Receiver()
-    watch = Watch(w, logs, "--pool", w.pool, "--json", "--hook", r.url, "--budget", "9/day")
+    watch = Watch(w, logs, "--pool", w.pool, "--json", "--hook", r.url, "--budget", "9/day", "--learn-until-quiet",
+                  "50m", "--forget-after", "20d")
     until("a daemon", lambda: daemons(w.pool))
     first.fault(5)
     began = time.monotonic()
@@ -485,7 +486,9 @@ def reef_watch_follows_what_is_written():
     until("no daemon", lambda: not daemons(w.pool))
     assert subprocess.run([REEF, "verify", w.pool], stdout=subprocess.DEVNULL).returncode == 0
     timeline = json.loads(subprocess.run([REEF, "timeline", w.pool, "--json"], capture_output=True).stdout)
-    assert [e["budget"] for e in timeline["events"] if e["event"] == "watch_changed"] == [9], timeline
+    changes = [e for e in timeline["events"] if e["event"] == "watch_changed"]
+    assert [(e["budget"], e["quiet_s"], e["forget_days"]) for e in changes] == [
+        (9, 3600, 30), (9, 3000, 30), (9, 3000, 20)], timeline
     r.stop()
     other.release()
     w.release()

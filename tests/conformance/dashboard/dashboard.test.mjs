@@ -413,7 +413,8 @@ test('incidents of a pool that watches lines are shown: what is open first, line
     await page.locator(`${incident(first.incident)} summary`).click();
     assert.equal(await page.locator(`${incident(first.incident)} details li`).count(), first.events.length);
     const event = first.events[0];
-    await incidentSays(first.incident, `severity critical · ${event.bits.toFixed(1)} bits · at byte ${event.offset.toLocaleString('en')}`);
+    await incidentSays(first.incident, `severity critical · ${event.bits.toFixed(1)} bits · at byte ${event.offset.toLocaleString('en')} of ${event.file}`);
+    assert.equal(event.file, source);
     assert.equal(await page.locator(`${incident(first.incident)} details li`).first().isVisible(), true);
 });
 

@@ -108,6 +108,8 @@ CHANGING = [
     ("incident", ["incident", "logs.pool", "list", "--last", "1"]),
     ("incident", ["incident", "logs.pool", "budget", "2/day"]),
     ("incident", ["incident", "logs.pool", "gap", "5m"]),
+    ("incident", ["incident", "logs.pool", "quiet", "2h"]),
+    ("incident", ["incident", "logs.pool", "forget", "60d"]),
     ("timeline", ["timeline", "logs.pool"]),
     ("timeline", ["timeline", "reef.pool"]),
     ("status", ["status", "reef.pool"]),

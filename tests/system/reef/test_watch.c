@@ -419,6 +419,7 @@ LOGS_TEST(wrong_options_are_refused) {
                                            {"--gap", "99999999999d", "a time"},
                                            {"--learn-until-quiet", "soon", "a time"},
                                            {"--forget-after", "1h", "at least 1d"},
+                                           {"--forget-after", "25h", "whole days"},
                                            {"--forget-after", "", "a time"},
                                            {"--since", "never", "--since"},
                                            {"--no-such", "1", "no-such"}};

@@ -45,6 +45,19 @@ PLAIN_TEST(days_have_names) {
     assert_names("today", NOON - 1 * HOUR, NOON + 23 * HOUR - 1);
 }
 
+PLAIN_TEST(lengths_of_time_have_a_number_and_a_unit) {
+    static const char *const NONE[] = {"",    "5",   "h",           "-5m", " 5m",
+                                       "+5m", "5 m", "1000000000s", "5x"};
+    const char *rest;
+    uint64_t seconds;
+    assert_true(reef_span_parse("999999999w", &rest, &seconds));
+    assert_true(seconds == UINT64_C(999999999) * 604800 && *rest == '\0');
+    assert_true(reef_span_parse("1h30m", &rest, &seconds) && seconds == 3600);
+    assert_string_equal(rest, "30m");
+    for (size_t i = 0; i < sizeof(NONE) / sizeof(*NONE); i++)
+        if (reef_span_parse(NONE[i], &rest, &seconds)) fail_msg("'%s' is a length", NONE[i]);
+}
+
 PLAIN_TEST(times_ago_count_from_now) {
     assert_names("3h", NOON - 3 * HOUR, NOON - 3 * HOUR);
     assert_names("90s ago", NOON - 90000, NOON - 90000);

@@ -76,6 +76,10 @@ PLAIN_TEST(a_watch_is_changed_in_what_is_given) {
     assert_true(watch->budget == 2.0 && watch->gap_s == 0);
     assert_int_equal(parse(&command, "{\"command\": \"watch\", \"gap_s\": 300}", &err), REEF_OK);
     assert_true(watch->budget == 0.0 && watch->gap_s == 300);
+    assert_int_equal(
+        parse(&command, "{\"command\": \"watch\", \"quiet_s\": 60, \"forget_days\": 9}", &err),
+        REEF_OK);
+    assert_true(watch->gap_s == 0 && watch->quiet_s == 60 && watch->forget_days == 9);
 }
 
 PLAIN_TEST(a_decision_names_its_incident) {
@@ -127,6 +131,8 @@ PLAIN_TEST(what_is_not_understood_is_refused_with_a_reason) {
         "{\"command\": \"watch\", \"budget\": \"2/day\"}",
         "{\"command\": \"watch\", \"gap_s\": -1}",
         "{\"command\": \"watch\", \"gap_s\": 4294967296}",
+        "{\"command\": \"watch\", \"quiet_s\": -1}",
+        "{\"command\": \"watch\", \"forget_days\": 4294967296}",
         "{\"command\": \"watch\", \"gap_s\": 1.5}",
         "{\"command\": \"watch\", \"gap\": 60}",
         "{\"command\": \"incident\"}",

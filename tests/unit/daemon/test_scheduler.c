@@ -461,6 +461,55 @@ POOL_TEST(a_mark_is_the_last_one_before_the_cursor) {
     tear_down(&w);
 }
 
+static void fill_from(world *w, uint64_t begin, const char *file, uint64_t offset) {
+    w->inputs[0].file = file;
+    w->inputs[0].file_offset = offset;
+    reef_queues_fill(&w->schedule.queues, 0, 10, begin, NULL);
+}
+
+static void expect_place(
+    world *w, uint64_t cursor, const char *file, uint64_t offset, uint64_t count) {
+    uint64_t is_count;
+    const reef_queue_place *place =
+        reef_queue_place_at(&w->schedule.queues.queues[0], cursor, &is_count);
+    assert_true(is_count == count);
+    assert_true((place != NULL) == (file != NULL));
+    if (place == NULL) return;
+    assert_string_equal(place->file, file);
+    assert_true(place->offset + cursor - place->begin == offset);
+}
+
+POOL_TEST(bytes_have_the_file_and_the_offset_that_they_came_with) {
+    world w;
+    set_up(&w, f, 1, NULL);
+    expect_place(&w, 7, NULL, 0, UINT64_MAX);
+    fill_from(&w, 100, "a", 5000);
+    fill_from(&w, 110, "a", 5010); // goes on
+    fill_from(&w, 120, "b", 0);
+    fill_from(&w, 130, "a", 5020);
+    assert_int_equal(w.schedule.queues.queues[0].place_count, 3);
+    expect_place(&w, 99, NULL, 0, 1);
+    expect_place(&w, 100, "a", 5000, 20);
+    expect_place(&w, 117, "a", 5017, 3);
+    expect_place(&w, 120, "b", 0, 10);
+    expect_place(&w, 131, "a", 5021, UINT64_MAX);
+    assert_int_equal(w.schedule.queues.queues[0].place_count, 1);
+    tear_down(&w);
+}
+
+POOL_TEST(places_that_wait_are_bounded) {
+    world w;
+    uint8_t *at = NULL;
+    size_t room = 0, places = 0;
+    set_up(&w, f, 1, NULL);
+    for (; reef_queues_space(&w.schedule.queues, 0, &at, &room); places++)
+        fill_from(&w, 10 * places, places % 2 == 0 ? "a" : "b", 0);
+    assert_int_equal(places, REEF_QUEUE_PLACES_MAX);
+    expect_place(&w, 10, "b", 0, 10);
+    assert_true(reef_queues_space(&w.schedule.queues, 0, &at, &room));
+    tear_down(&w);
+}
+
 static void fill_with_mark(reef_queues *queues, uint64_t begin, size_t bytes) {
     char *mark = calloc(1, bytes + 1);
     assert_non_null(mark);

@@ -157,6 +157,41 @@ FIXTURE_TEST(a_renamed_file_is_read_to_its_end_before_the_new_one) {
     assert_string_equal(w->words, "");
 }
 
+// What was read last lies in this file of the folder, at the byte that it has been said to.
+static bool lies_in(const world *w, const char *name, size_t count) {
+    char path[2 * TEMP_DIR_BYTES], bytes[1 << 16];
+    uint64_t offset;
+    snprintf(path, sizeof(path), "%s/%s", w->folder, name);
+    if (strcmp(reef_tail_place(w->set, &offset), path) != 0) return false;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, (long)offset, SEEK_SET), 0);
+    assert_int_equal(fread(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+    assert_memory_equal(bytes, w->given.bytes + w->given.count - count, count);
+    return true;
+}
+
+FIXTURE_TEST(what_was_read_lies_in_its_file_through_rotation_and_restarts) {
+    w->room = 100;
+    write_lines(w, "app.log", 30);
+    follow(w);
+    for (size_t i = 0; i < 3; i++) assert_true(lies_in(w, "app.log", pull_once(w)));
+    move(w, "app.log", "app.log.1");
+    write_lines(w, "app.log", 30);
+    stop(w);
+    follow(w);
+    size_t old = 0, count;
+    while (w->given.count < w->expected.count) {
+        if ((count = pull_once(w)) == 0) continue;
+        const bool is_old = lies_in(w, "app.log.1", count);
+        assert_true(is_old || lies_in(w, "app.log", count));
+        old += is_old;
+    }
+    assert_true(old > 3);
+    pull_all(w);
+}
+
 FIXTURE_TEST(a_last_line_without_end_gets_one_when_its_file_is_left) {
     write_lines(w, "app.log", 5);
     write_name(w, "app.log", "cut in the mid");

@@ -404,13 +404,19 @@ NO_POOL_TEST(another_lmdb_version_is_refused) {
 
 static void make_pool(const char *path, uint32_t records);
 
+enum { PAGE = 4096, MAIN = 88 };
+
+// Where the meta page of the last transaction is.
+static size_t newest_meta(const data_bytes *file) {
+    return reef_get_le64(file->data + PAGE + 144) > reef_get_le64(file->data + 144) ? PAGE : 0;
+}
+
 // They say how LMDB compares keys: with another order it finds nothing where something is.
 NO_POOL_TEST(a_tree_with_other_flags_is_corrupt) {
-    enum { PAGE = 4096, MAIN = 88, FREE = 40, FLAGS = 4 };
+    enum { FREE = 40, FLAGS = 4 };
     make_pool(f->path, 20);
     data_bytes file = data_file_load(f->path);
-    size_t newest =
-        reef_get_le64(file.data + PAGE + 144) > reef_get_le64(file.data + 144) ? PAGE : 0;
+    const size_t newest = newest_meta(&file);
     size_t list = PAGE * (size_t)reef_get_le64(file.data + newest + MAIN + 40);
     size_t flags = data_file_find(&file, list, "flags", 5); // its name; the tree is behind it
     assert_true(flags < list + PAGE);
@@ -431,11 +437,9 @@ NO_POOL_TEST(a_tree_with_other_flags_is_corrupt) {
 
 // A list that leads elsewhere lists nothing of ours; that of the commit before still does.
 NO_POOL_TEST(a_lost_list_of_databases_is_corrupt_not_another_programs) {
-    enum { PAGE = 4096, MAIN = 88 };
     make_pool(f->path, 20);
     data_bytes file = data_file_load(f->path);
-    size_t newest =
-        reef_get_le64(file.data + PAGE + 144) > reef_get_le64(file.data + 144) ? PAGE : 0;
+    const size_t newest = newest_meta(&file);
     size_t list = PAGE * (size_t)reef_get_le64(file.data + newest + MAIN + 40);
     size_t meta = data_file_find(&file, list, "meta", 4); // its name; the tree is behind it
     assert_true(meta < list + PAGE);
@@ -449,11 +453,9 @@ NO_POOL_TEST(a_lost_list_of_databases_is_corrupt_not_another_programs) {
 
 // One changed name also hides others, since LMDB searches the list by halves.
 NO_POOL_TEST(a_database_with_a_damaged_name_is_corrupt) {
-    enum { PAGE = 4096, MAIN = 88 };
     make_pool(f->path, 20);
     data_bytes file = data_file_load(f->path);
-    size_t newest =
-        reef_get_le64(file.data + PAGE + 144) > reef_get_le64(file.data + 144) ? PAGE : 0;
+    const size_t newest = newest_meta(&file);
     size_t list = PAGE * (size_t)reef_get_le64(file.data + newest + MAIN + 40);
     for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
         const char *name = reef_db_name(db);

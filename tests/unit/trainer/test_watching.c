@@ -152,7 +152,8 @@ WATCHING_TEST(a_state_that_was_kept_has_what_was_known_then) {
 // Of the pool's watch.
 static void change(lifelong *f, double budget, uint32_t gap_s, double is_budget, uint32_t is_gap) {
     reef_watch_options now;
-    must(reef_trainer_watch_change(f->trainer, budget, gap_s, &now, &why));
+    must(reef_trainer_watch_change(
+        f->trainer, &(reef_watch_options){.budget = budget, .gap_s = gap_s}, &now, &why));
     assert_true(now.budget == is_budget);
     assert_int_equal(now.gap_s, is_gap);
 }
@@ -164,7 +165,8 @@ WATCHING_TEST(what_a_person_changes_is_part_of_the_state_and_an_event) {
     const reef_commit before = commit(f);
     change(f, 2, 0, 2, 60);
     assert_int_equal(times_said(f, "\"watch_changed\""), 1);
-    assert_int_equal(times_said(f, "\"budget\": 2, \"gap_s\": 60"), 1);
+    assert_int_equal(
+        times_said(f, "\"budget\": 2, \"gap_s\": 60, \"quiet_s\": 3600, \"forget_days\": 30"), 1);
     const reef_commit changed = commit(f);
     assert_true(memcmp(before.root, changed.root, sizeof(before.root)) != 0); // it is in the root
     take(f, "two");
@@ -177,8 +179,12 @@ WATCHING_TEST(what_a_person_changes_is_part_of_the_state_and_an_event) {
     open_again(f, 1);
     change(f, 3, 0, 3, 302); // and so it does across a boundary
     reef_watch_options now;
-    must_fail(reef_trainer_watch_change(f->trainer, -1, 0, &now, &why), REEF_ERR_INVALID, "budget");
-    must_fail(reef_trainer_watch_change(f->trainer, 0, 0, &now, &why), REEF_ERR_INVALID, "neither");
+    reef_watch_options wrong = {.budget = -1};
+    must_fail(reef_trainer_watch_change(f->trainer, &wrong, &now, &why), REEF_ERR_INVALID,
+              "budget");
+    wrong.budget = 0;
+    must_fail(reef_trainer_watch_change(f->trainer, &wrong, &now, &why), REEF_ERR_INVALID,
+              "no budget");
     assert_sound(f);
 }
 
@@ -186,8 +192,8 @@ WATCHING_TEST(a_pool_that_watches_nothing_has_nothing_to_change) {
     choose(&f->config, "watch", "false");
     make_pool(f, 1);
     reef_watch_options now;
-    must_fail(reef_trainer_watch_change(f->trainer, 2, 0, &now, &why), REEF_ERR_INVALID,
-              "watches no lines");
+    must_fail(reef_trainer_watch_change(f->trainer, &(reef_watch_options){.budget = 2}, &now, &why),
+              REEF_ERR_INVALID, "watches no lines");
 }
 
 WATCHING_TEST(it_goes_on_across_a_boundary) {

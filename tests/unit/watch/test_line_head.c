@@ -134,6 +134,47 @@ PLAIN_TEST(seconds_since_1970_count_at_the_head_and_in_fields) {
     expect("176450400 x", "");
 }
 
+// So much is between both parts that the second is not at the head.
+static void expect_behind(const char *begin, const char *end, const char *expected) {
+    char line[1024], much[300];
+    memset(much, 'x', sizeof(much) - 1);
+    much[sizeof(much) - 1] = '\0';
+    assert_true(snprintf(line, sizeof(line), "%s%s%s", begin, much, end) < (int)sizeof(line));
+    expect(line, expected);
+}
+
+PLAIN_TEST(fields_of_journald_fluent_bit_and_otlp) {
+    static const char TIME[] = "2025-11-30 12:00:01.123";
+    expect("{\"__REALTIME_TIMESTAMP\":\"1764504001123456\",\"MESSAGE\":\"x\"}", TIME);
+    expect("{ \"__REALTIME_TIMESTAMP\" : \"1764504001123456\", \"MESSAGE\" : \"x\" }", TIME);
+    expect("{\"_SOURCE_REALTIME_TIMESTAMP\":\"1764504001123456\"}", TIME);
+    expect("{\"__MONOTONIC_TIMESTAMP\":\"1764504001\"}", ""); // since the machine began
+    expect("{\"date\":1764504001.123456,\"log\":\"x\"}", TIME);
+    expect("{\"date\":1764504001123,\"log\":\"x\"}", TIME);
+    expect("{\"timeUnixNano\":\"1764504001123456789\",\"severityNumber\":9}", TIME);
+    expect("{\"observedTimeUnixNano\":1764504001123456789}", TIME);
+    expect("{\"endTimeUnixNano\":1764504001123456789}", "");
+    expect("{\"Timestamp\":\"1764504001123456789\"}", TIME);
+    expect("{\"time\":9764504001123456789}", ""); // beyond 64 bits
+    expect("{\"time\":4764504001123456789}", "");
+    expect("{\"ts\":\"1764504001.123\"}", TIME);
+    expect("{\"ats\":1764504001}", "");
+    expect("1764504001123456 x", TIME);
+}
+
+PLAIN_TEST(a_time_may_lie_anywhere_in_json_where_its_field_says_so) {
+    static const char TIME[] = "2025-11-30 12:00:01.123";
+    expect_behind("{\"__CURSOR\":\"", "\",\"__REALTIME_TIMESTAMP\":\"1764504001123456\"}", TIME);
+    expect_behind("{\"resourceLogs\":[{\"a\":\"",
+                  "\",\"logRecords\":[{\"timeUnixNano\":\"1764504001123456789\"}]}]}", TIME);
+    expect_behind("{\"log\":\"", "\",\"time\":\"2025-11-30T12:00:01.123Z\"}", TIME);
+    expect_behind("{\"log\":\"{\\\"m\\\":\\\"", "\\\",\\\"ts\\\":1764504001.123}\"}", TIME);
+    expect_behind("{\"log\":\"{\\\"m\\\":\\\"", "\\\",\\\"ts\\\":\\\"1764504001123\\\"}\"}", TIME);
+    expect_behind("{\"log\":\"", "\",\"note\":\"2025-11-30T12:00:01.123Z\"}", "");
+    expect_behind("{\"log\":\"", " at 2025-11-30T12:00:01.123Z\"}", "");
+    expect_behind("log ", " \"time\":\"2025-11-30T12:00:01.123Z\"", ""); // no JSON
+}
+
 PLAIN_TEST(a_time_of_day_is_of_the_nearest_day) {
     expect("12:00:01.123 x", "2026-11-30 12:00:01.123");
     expect("[23:59:59] x", "2026-11-30 23:59:59.000");

@@ -72,7 +72,7 @@ static void say(desk *d, const char *format, ...) {
     used += (size_t)vsnprintf(line + used, sizeof(line) - used, format, arguments);
     va_end(arguments);
     line[used++] = '\n';
-    must(reef_watch_bytes(d->watch, 0, d->offset, (const uint8_t *)line, used, &why));
+    must(reef_watch_bytes(d->watch, 0, NULL, d->offset, (const uint8_t *)line, used, &why));
     d->offset += used;
     d->said++;
 }
@@ -192,9 +192,57 @@ PLAIN_TEST(counts_go_on_beyond_32_bits) {
     assert_true(json_integer_value(json_object_get(other->heard, "incident")) > UINT32_MAX);
     // What a person says finds it by its number.
     size_t types;
+    int64_t until_ms;
     must(reef_watch_decide(other->watch, w->incidents.number, REEF_DECISION_NORMAL, 0, &types,
-                           &why));
+                           &until_ms, &why));
     assert_int_equal(types, 1);
+    desk_free(d);
+    desk_free(other);
+}
+
+// The next bytes of the source lie in a file, from its byte `offset` on.
+static void say_in(desk *d, const char *file, uint64_t offset, const char *text) {
+    must(reef_watch_bytes(d->watch, 0, file, offset, (const uint8_t *)text, strlen(text), &why));
+}
+
+static void expect_place(const desk *d, size_t event, const char *file, uint64_t offset) {
+    const json_t *one = json_array_get(json_object_get(d->heard, "events"), event);
+    assert_string_equal(json_string_value(json_object_get(one, "file")), file);
+    assert_true(json_integer_value(json_object_get(one, "offset")) == (json_int_t)offset);
+}
+
+PLAIN_TEST(a_line_lies_in_the_file_in_which_it_begins) {
+    desk *d = desk_new(BEGIN_MS, 0, &(reef_watch_options){0});
+    usual(d, 2 * DAY_MS);
+    say_in(d, "a.log", 700,
+           "2026-10-17T00:00:01 request r1 took 5 ms\n2026-10-17T00:00:02 fatal: ");
+    desk *other = read_back(d);
+    say_in(other, "b.log", 30, "shop has no carts\n2026-10-17T00:00:02 error: no task is left\n");
+    reef_watch_finish(other->watch);
+    expect_place(other, 0, "a.log", 741);
+    expect_place(other, 1, "b.log", 48);
+    desk_free(d);
+    desk_free(other);
+}
+
+PLAIN_TEST(a_silence_has_the_place_of_the_last_line_of_its_type) {
+    desk *d = desk_new(BEGIN_MS, 0, &(reef_watch_options){0});
+    usual(d, 4 * DAY_MS);
+    const uint64_t at = d->offset;
+    char line[64];
+    time_t now = (time_t)(d->now_ms / 1000);
+    struct tm tm;
+    assert_non_null(gmtime_r(&now, &tm));
+    assert_true(strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S heartbeat ok\n", &tm) > 0);
+    say_in(d, "beats.log", at, line);
+    desk *other = read_back(d);
+    for (int64_t end = d->now_ms + 2 * HOUR_MS; other->now_ms < end; other->now_ms += MINUTE_MS) {
+        say(other, "request r%zu took %zu ms", (size_t)other->said,
+            (size_t)(1000 + other->said % 91));
+        say(other, "answered 200 in time");
+    }
+    reef_watch_finish(other->watch);
+    expect_place(other, 0, "beats.log", at);
     desk_free(d);
     desk_free(other);
 }
@@ -208,10 +256,11 @@ PLAIN_TEST(offsets_go_on_beyond_40_bits) {
     // The beginning of a line, whose end comes behind the state.
     const char *line = "2026-10-17T00:00:30 fatal: shop has no", *end = " carts\n";
     const uint64_t begun = d->offset;
-    must(reef_watch_bytes(d->watch, 0, d->offset, (const uint8_t *)line, strlen(line), &why));
+    must(reef_watch_bytes(d->watch, 0, NULL, d->offset, (const uint8_t *)line, strlen(line), &why));
     d->offset += strlen(line);
     desk *other = read_back(d);
-    must(reef_watch_bytes(other->watch, 0, other->offset, (const uint8_t *)end, strlen(end), &why));
+    must(reef_watch_bytes(other->watch, 0, NULL, other->offset, (const uint8_t *)end, strlen(end),
+                          &why));
     reef_watch_finish(other->watch);
     const json_t *events = json_object_get(other->heard, "events");
     assert_int_equal(json_array_size(events), 2);
@@ -294,16 +343,24 @@ PLAIN_TEST(options_are_part_of_the_state) {
 PLAIN_TEST(what_a_person_changes_holds_and_is_read_back) {
     desk *d = desk_new(BEGIN_MS, 0, &(reef_watch_options){.quiet_s = 7200, .forget_days = 9});
     expect_options(d, 5, 60);
-    must(reef_watch_change(d->watch, 0.5, 0, &why));
+    must(reef_watch_change(d->watch, &(reef_watch_options){.budget = 0.5}, &why));
     expect_options(d, 0.5, 60);
-    must(reef_watch_change(d->watch, 0, 600, &why));
+    must(reef_watch_change(d->watch, &(reef_watch_options){.gap_s = 600}, &why));
     expect_options(d, 0.5, 600);
-    static const double BUDGETS[] = {-1, 1e7, (double)NAN, (double)INFINITY};
-    for (size_t i = 0; i < sizeof(BUDGETS) / sizeof(*BUDGETS); i++)
-        must_fail(reef_watch_change(d->watch, BUDGETS[i], 60, &why), REEF_ERR_INVALID, "budget");
-    must_fail(reef_watch_change(d->watch, 1, REEF_WATCH_GAP_S_MAX + 1, &why), REEF_ERR_INVALID,
-              "gap");
-    must_fail(reef_watch_change(d->watch, 0, 0, &why), REEF_ERR_INVALID, "neither");
+    static const struct {
+        reef_watch_options change;
+        const char *says;
+    } WRONG[] = {{{.budget = -1}, "budget"},
+                 {{.budget = 1e7}, "budget"},
+                 {{.budget = (double)NAN, .gap_s = 60}, "budget"},
+                 {{.budget = (double)INFINITY}, "budget"},
+                 {{.budget = 1, .gap_s = REEF_WATCH_GAP_S_MAX + 1}, "gap"},
+                 {{.quiet_s = REEF_WATCH_QUIET_S_MAX + 1, .gap_s = 1}, "quiet"},
+                 {{.forget_days = REEF_WATCH_FORGET_DAYS_MAX + 1, .gap_s = 1}, "forget"},
+                 {{.near_ms = 1}, "no budget, gap"}};
+    for (size_t i = 0; i < sizeof(WRONG) / sizeof(*WRONG); i++)
+        must_fail(reef_watch_change(d->watch, &WRONG[i].change, &why), REEF_ERR_INVALID,
+                  WRONG[i].says);
     expect_options(d, 0.5, 600);
     usual(d, 3 * DAY_MS);
     desk *other = read_back(d);
@@ -311,6 +368,30 @@ PLAIN_TEST(what_a_person_changes_holds_and_is_read_back) {
     say(other, "error: no task is left");
     usual(other, 9 * MINUTE_MS);
     say(other, "fatal: shop has no carts any more");
+    assert_int_equal(counts(other).incidents, 1);
+    desk_free(d);
+    desk_free(other);
+}
+
+PLAIN_TEST(a_changed_quiet_and_forget_count) {
+    desk *d = desk_new(BEGIN_MS, 0, &(reef_watch_options){0});
+    usual(d, HOUR_MS / 2);
+    say(d, "shop has 7 carts");
+    usual(d, HOUR_MS - 20 * MINUTE_MS);
+    assert_true(counts(d).learning == counts(d).lines);
+    must(reef_watch_change(d->watch, &(reef_watch_options){.quiet_s = 1800}, &why));
+    usual(d, MINUTE_MS);
+    assert_true(counts(d).learning < counts(d).lines);
+    // What came a first time four days ago is new again.
+    usual(d, 4 * DAY_MS);
+    assert_int_equal(counts(d).incidents, 0);
+    must(reef_watch_change(d->watch, &(reef_watch_options){.forget_days = 3}, &why));
+    usual(d, DAY_MS);
+    say(d, "shop has 7 carts");
+    desk *other = read_back(d);
+    reef_watch_options o;
+    reef_watch_read_options(other->watch, &o);
+    assert_true(o.quiet_s == 1800 && o.forget_days == 3);
     assert_int_equal(counts(other).incidents, 1);
     desk_free(d);
     desk_free(other);
@@ -338,7 +419,8 @@ PLAIN_TEST(a_nul_in_a_line_is_kept) {
     desk *d = desk_new(BEGIN_MS, 0, &(reef_watch_options){0});
     usual(d, 2 * DAY_MS);
     static const char LINE[] = "2026-10-17T00:00:30 error: \0hidden\0 task\n";
-    must(reef_watch_bytes(d->watch, 0, d->offset, (const uint8_t *)LINE, sizeof(LINE) - 1, &why));
+    must(reef_watch_bytes(d->watch, 0, NULL, d->offset, (const uint8_t *)LINE, sizeof(LINE) - 1,
+                          &why));
     desk *other = read_back(d);
     reef_watch_finish(other->watch);
     const json_t *event = json_array_get(json_object_get(other->heard, "events"), 0),

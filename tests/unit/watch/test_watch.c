@@ -654,26 +654,29 @@ WATCH_TEST(a_log_of_few_lines_goes_on) {
 
 WATCH_TEST(a_fault_rings_each_time_and_what_is_normal_or_muted_does_not) {
     size_t types = 0;
+    int64_t until_ms = 1;
     usual(d, 2 * DAY_MS);
     say(d, 0, "error: no task is left");
     usual(d, 3 * HOUR_MS);
     assert_int_equal(d->rung, 1);
-    must(reef_watch_decide(d->watch, 1, REEF_DECISION_FAULT, 0, &types, &why));
+    must(reef_watch_decide(d->watch, 1, REEF_DECISION_FAULT, 0, &types, &until_ms, &why));
     assert_int_equal(types, 1);
+    assert_true(until_ms == 0);
     say(d, 0, "error: no task is left");
     usual(d, 3 * HOUR_MS);
     assert_int_equal(d->rung, 2);
-    must(reef_watch_decide(d->watch, 2, REEF_DECISION_MUTE, 3600, &types, &why));
+    must(reef_watch_decide(d->watch, 2, REEF_DECISION_MUTE, 3600, &types, &until_ms, &why));
+    assert_true(until_ms > d->now_ms && until_ms <= d->now_ms + HOUR_MS);
     say(d, 0, "error: no task is left");
     usual(d, 3 * HOUR_MS);
     assert_int_equal(d->rung, 2);
-    must(reef_watch_decide(d->watch, 2, REEF_DECISION_NORMAL, 0, &types, &why));
+    must(reef_watch_decide(d->watch, 2, REEF_DECISION_NORMAL, 0, &types, &until_ms, &why));
     usual(d, 2 * DAY_MS); // else it would ring again, as a seldom error
     say(d, 0, "error: no task is left");
     assert_int_equal(d->rung, 2);
     assert_int_equal(counts(d).suppressed, 1);
     assert_int_equal(counts(d).lines, counts(d).usual + counts(d).in_events + counts(d).suppressed);
-    must_fail(reef_watch_decide(d->watch, 99, REEF_DECISION_FAULT, 0, &types, &why),
+    must_fail(reef_watch_decide(d->watch, 99, REEF_DECISION_FAULT, 0, &types, &until_ms, &why),
               REEF_ERR_NOT_FOUND, "incident 99 never rang");
 }
 

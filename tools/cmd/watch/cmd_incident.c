@@ -32,6 +32,8 @@ const reef_cli_manual reef_incident_manual = {
         "\n"
         "budget  so many incidents a day may ring from now on (5/day), such as 2/day\n"
         "gap     events nearer to each other are one incident (60s), such as 5m\n"
+        "quiet   a source is judged once nothing new came for so long (1h), or after a day\n"
+        "forget  what did not come for so long is new again (30d), such as 8w\n"
         "\n"
         "What is said last holds. It is part of the pool's state, and an event of its timeline.",
     .options = OPTIONS,
@@ -137,35 +139,69 @@ static reef_status decide(reef_cli_call *cli, reef_error *err) {
     return status;
 }
 
-static reef_status change_watch(reef_cli_call *cli, reef_error *err) {
-    const char *what = cli->operands[0], *text = cli->operand_count > 1 ? cli->operands[1] : "";
-    const bool is_gap = strcmp(what, "gap") == 0;
+static reef_status read_seconds(
+    const char *what, const char *text, uint32_t most, json_t *request, reef_error *err) {
+    uint32_t seconds = 0;
+    reef_status status = reef_time_span_parse(what, text, &seconds, err);
+    if (status == REEF_OK && seconds > most)
+        status = reef_fail(err, REEF_ERR_INVALID, "%s %s: at most %ud", what, text, most / 86400);
+    char *member = reef_cli_format("%s_s", what);
+    json_object_set_new(request, member, json_integer(seconds));
+    free(member);
+    return status;
+}
+
+static reef_status read_change(const char *what,
+                               const char *text,
+                               json_t *request,
+                               reef_error *err) {
     double budget = 0.0;
-    uint32_t gap_s = 0;
-    json_t *result = NULL;
-    reef_status status = is_gap ? reef_time_span_parse(what, text, &gap_s, err)
-                                : reef_budget_parse(what, text, &budget, err);
-    if (status == REEF_OK && gap_s > REEF_WATCH_GAP_S_MAX)
-        status = reef_fail(err, REEF_ERR_INVALID, "gap %s: at most 7d", text);
+    uint32_t days = 0;
+    reef_status status = REEF_OK;
+    if (strcmp(what, "gap") == 0)
+        return read_seconds(what, text, REEF_WATCH_GAP_S_MAX, request, err);
+    if (strcmp(what, "quiet") == 0)
+        return read_seconds(what, text, REEF_WATCH_QUIET_S_MAX, request, err);
+    if (strcmp(what, "forget") == 0) {
+        status = reef_days_parse(what, text, &days, err);
+        json_object_set_new(request, "forget_days", json_integer(days));
+        return status;
+    }
+    status = reef_budget_parse(what, text, &budget, err);
+    json_object_set_new(request, "budget", json_real(budget));
+    return status;
+}
+
+static reef_status reply_changed(reef_cli_call *cli, const json_t *result, reef_error *err) {
+    static const char *const MEMBERS[] = {"budget", "gap_s", "quiet_s", "forget_days"};
+    json_t *reply = json_pack("{s:b}", "done", 1);
+    for (size_t i = 0; i < sizeof(MEMBERS) / sizeof(*MEMBERS); i++)
+        json_object_set(reply, MEMBERS[i], json_object_get(result, MEMBERS[i]));
+    return reef_cli_reply(cli, reply, err);
+}
+
+static reef_status change_watch(reef_cli_call *cli, reef_error *err) {
+    json_t *result = NULL, *request = json_pack("{s:s}", "command", "watch");
+    reef_status status =
+        read_change(cli->operands[0], cli->operand_count > 1 ? cli->operands[1] : "", request, err);
     if (status == REEF_OK && reef_cli_text(cli, "for") != NULL)
         status = reef_fail(err, REEF_ERR_INVALID, "--for goes with mute");
-    if (status != REEF_OK) return status;
-    json_t *request = json_pack("{s:s}", "command", "watch");
-    if (is_gap)
-        json_object_set_new(request, "gap_s", json_integer(gap_s));
-    else
-        json_object_set_new(request, "budget", json_real(budget));
+    if (status != REEF_OK) {
+        json_decref(request);
+        return status;
+    }
     status = reef_cli_change(cli, request, &result, err);
-    budget = reef_cli_real_of(result, "budget");
-    const double gap = reef_cli_real_of(result, "gap_s");
+    const double budget = reef_cli_real_of(result, "budget");
+    const uint64_t days = reef_cli_count_of(result, "forget_days");
     if (status == REEF_OK && cli->json)
-        status = reef_cli_reply(
-            cli,
-            json_pack("{s:b, s:f, s:I}", "done", 1, "budget", budget, "gap_s", (json_int_t)gap),
-            err);
+        status = reply_changed(cli, result, err);
     else if (status == REEF_OK)
-        printf("%g incident%s a day may ring; events less than %s apart are one\n", budget,
-               budget == 1.0 ? "" : "s", CLI_DURATION(gap));
+        printf("%g incident%s a day may ring; events less than %s apart are one\n"
+               "a source is judged once nothing new came for %s; what did not come for %s day%s is "
+               "new again\n",
+               budget, budget == 1.0 ? "" : "s", CLI_DURATION(reef_cli_real_of(result, "gap_s")),
+               CLI_DURATION(reef_cli_real_of(result, "quiet_s")), CLI_COUNT(days),
+               days == 1 ? "" : "s");
     json_decref(result);
     return status;
 }
@@ -176,7 +212,10 @@ reef_status reef_cmd_incident(reef_cli_call *cli, reef_error *err) {
     if (strcmp(verb, "show") == 0) return show_incident(cli, err);
     if (strcmp(verb, "normal") == 0 || strcmp(verb, "mute") == 0 || strcmp(verb, "fault") == 0)
         return decide(cli, err);
-    if (strcmp(verb, "budget") == 0 || strcmp(verb, "gap") == 0) return change_watch(cli, err);
+    if (strcmp(verb, "budget") == 0 || strcmp(verb, "gap") == 0 || strcmp(verb, "quiet") == 0 ||
+        strcmp(verb, "forget") == 0)
+        return change_watch(cli, err);
     return reef_fail(err, REEF_ERR_INVALID,
-                     "%s is none of list, show, normal, mute, fault, budget and gap", verb);
+                     "%s is none of list, show, normal, mute, fault, budget, gap, quiet and forget",
+                     verb);
 }

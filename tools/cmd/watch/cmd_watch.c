@@ -18,9 +18,9 @@ static const reef_cli_option OPTIONS[] = {
     {"budget", "N/day", "incidents a day that may ring (5/day); a pool keeps it"},
     {"gap", "TIME", "events nearer to each other are one incident (60s); a pool keeps it"},
     {"learn-until-quiet", "TIME",
-     "with --replay: a source is judged once nothing new came for so long (1h), or after a day"},
+     "a source is judged once nothing new came for so long (1h), or after a day; a pool keeps it"},
     {"since", "TIME", "with --replay: learn what is before, and judge what comes then"},
-    {"forget-after", "TIME", "with --replay: what did not come for so long is new again (30d)"},
+    {"forget-after", "TIME", "what did not come for so long is new again (30d); a pool keeps it"},
     {"all", NULL, "with --replay: also show incidents that the budget keeps from ringing"},
     {"pool", "DIR", "where what was learned is kept (watch.pool); made where there is none"},
     {"exec", "COMMAND",
@@ -80,17 +80,14 @@ static reef_status read_budget(const reef_cli_call *cli, double *out, reef_error
 static reef_status read_options(const reef_cli_call *cli,
                                 reef_watch_options *out,
                                 reef_error *err) {
-    uint32_t forget_s = 0;
+    const char *forget = reef_cli_text(cli, "forget-after");
     *out = (reef_watch_options){0};
     reef_status status = read_budget(cli, &out->budget, err);
     if (status == REEF_OK) status = reef_time_span_read(cli, "gap", &out->gap_s, err);
     if (status == REEF_OK)
         status = reef_time_span_read(cli, "learn-until-quiet", &out->quiet_s, err);
-    if (status == REEF_OK) status = reef_time_span_read(cli, "forget-after", &forget_s, err);
-    if (status == REEF_OK && forget_s > 0 && forget_s < 86400)
-        return reef_fail(err, REEF_ERR_INVALID, "--forget-after %s: at least 1d",
-                         reef_cli_text(cli, "forget-after"));
-    out->forget_days = forget_s / 86400;
+    if (status == REEF_OK && forget != NULL)
+        status = reef_days_parse("--forget-after", forget, &out->forget_days, err);
     uint64_t since = 0;
     if (status == REEF_OK)
         status = reef_cli_time_read(cli, "since", (uint64_t)reef_unix_ms(), &since, err);
@@ -194,8 +191,7 @@ static reef_status read_lines(watching *w, reef_error *err) {
 
 // What is given for nothing is a mistake.
 static reef_status check_options(const reef_cli_call *cli, bool replay, reef_error *err) {
-    static const char *const PAST[] = {"learn-until-quiet", "since", "forget-after", "all"},
-                             *const LIVE[] = {"pool", "exec", "hook"};
+    static const char *const PAST[] = {"since", "all"}, *const LIVE[] = {"pool", "exec", "hook"};
     for (size_t i = 0; !replay && i < sizeof(PAST) / sizeof(*PAST); i++)
         if (reef_cli_text(cli, PAST[i]) != NULL)
             return reef_fail(err, REEF_ERR_INVALID, "--%s goes with --replay", PAST[i]);

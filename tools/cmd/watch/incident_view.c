@@ -40,6 +40,16 @@ static size_t message_at(const char *line, size_t count, size_t at) {
     return at;
 }
 
+// "app.log, byte 123456": of one of the files of its source.
+static void print_line_place(const json_t *event) {
+    const char *file = reef_cli_text_of(event, "file");
+    if (file[0] == '\0') file = reef_cli_text_of(event, "source");
+    char *shown = reef_cli_printable((const uint8_t *)file, strlen(file), false);
+    printf("%*s%s, byte %" JSON_INTEGER_FORMAT "\n", MARGIN, "", shown,
+           json_integer_value(json_object_get(event, "offset")));
+    free(shown);
+}
+
 // Its text from behind the time, or from where what is new in it can be seen.
 static void print_event(const json_t *event) {
     const char *sort = reef_cli_text_of(event, "sort"),
@@ -99,11 +109,17 @@ void reef_incident_print(const json_t *incident, size_t events, bool colours) {
     printf("  #%s", CLI_COUNT(reef_cli_count_of(incident, "incident")));
     if (!json_is_true(json_object_get(incident, "rings"))) printf(" (does not ring)");
     if (strcmp(reef_cli_text_of(incident, "state"), "open") == 0) printf(" open");
-    if (decision[0] != '\0') printf(" %s", decision);
+    if (json_object_get(incident, "muted_until") != NULL)
+        printf(" muted until %.16s",
+               CLI_TIME((uint64_t)(reef_cli_real_of(incident, "muted_until") * 1000.0)));
+    else if (decision[0] != '\0')
+        printf(" %s", decision);
     printf("\n");
     size_t shown = 0;
-    for (; shown < json_array_size(list) && shown < events; shown++)
+    for (; shown < json_array_size(list) && shown < events; shown++) {
         print_event(json_array_get(list, shown));
+        if (events == SIZE_MAX) print_line_place(json_array_get(list, shown));
+    }
     uint64_t more = json_array_size(list) - shown + reef_cli_count_of(incident, "more_events");
     if (more > 0) printf("  and %s more\n", CLI_COUNT(more));
     printf("\n");

@@ -109,11 +109,14 @@ static reef_status make_pool(const live *l, reef_error *err) {
 
 // The pool's own, from now on.
 static reef_status set_options(const live *l, reef_error *err) {
-    static const char *const NAMES[] = {"budget", "gap"};
+    static const char *const NAMES[][2] = {{"budget", "budget"},
+                                           {"gap", "gap"},
+                                           {"learn-until-quiet", "quiet"},
+                                           {"forget-after", "forget"}};
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < sizeof(NAMES) / sizeof(*NAMES); i++) {
-        const char *value = reef_cli_text(l->cli, NAMES[i]);
-        const char *const arguments[] = {"incident", l->pool, NAMES[i], value, NULL};
+        const char *value = reef_cli_text(l->cli, NAMES[i][0]);
+        const char *const arguments[] = {"incident", l->pool, NAMES[i][1], value, NULL};
         if (value != NULL) status = run_reef(arguments, "the pool was not changed", err);
     }
     return status;

@@ -1,33 +1,28 @@
 // See time_span.h.
 #include "time_span.h"
 #include "cli_format.h"
+#include "reef_moment.h"
+#include "reef_watch.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SECONDS_MAX 315360000u // ten years
-#define BUDGET_MAX 100000.0
 
 reef_status reef_time_span_parse(const char *what,
                                  const char *text,
                                  uint32_t *out,
                                  reef_error *err) {
-    static const struct {
-        char unit;
-        uint32_t seconds;
-    } UNITS[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
-    char *end;
-    errno = 0;
-    unsigned long value = strtoul(text, &end, 10);
-    for (size_t i = 0; i < sizeof(UNITS) / sizeof(*UNITS); i++)
-        if (end != text && *end == UNITS[i].unit && end[1] == '\0' && errno == 0 && *text != '-' &&
-            value > 0 && value <= SECONDS_MAX / UNITS[i].seconds) {
-            *out = (uint32_t)value * UNITS[i].seconds;
-            return REEF_OK;
-        }
+    const char *rest;
+    uint64_t seconds;
+    if (reef_span_parse(text, &rest, &seconds) && *rest == '\0' && seconds > 0 &&
+        seconds <= SECONDS_MAX) {
+        *out = (uint32_t)seconds;
+        return REEF_OK;
+    }
     return reef_fail(err, REEF_ERR_INVALID,
-                     "%s %s: expected a time above 0 such as 60s, 5m, 1h or 30d", what, text);
+                     "%s %s: expected a time above 0 such as 60s, 5m, 1h or 30d, at most 3650d",
+                     what, text);
 }
 
 reef_status reef_time_span_read(const reef_cli_call *cli,
@@ -42,11 +37,20 @@ reef_status reef_time_span_read(const reef_cli_call *cli,
     return status;
 }
 
+reef_status reef_days_parse(const char *what, const char *text, uint32_t *out, reef_error *err) {
+    uint32_t seconds = 0;
+    reef_status status = reef_time_span_parse(what, text, &seconds, err);
+    if (status == REEF_OK && seconds % 86400 != 0)
+        status = reef_fail(err, REEF_ERR_INVALID, "%s %s: whole days, at least 1d", what, text);
+    if (status == REEF_OK) *out = seconds / 86400;
+    return status;
+}
+
 reef_status reef_budget_parse(const char *what, const char *text, double *out, reef_error *err) {
     char *end;
     const double value = strtod(text, &end);
     const bool a_day = *end == '\0' || strcmp(end, "/day") == 0;
-    if (end == text || !a_day || !(value > 0.0 && value <= BUDGET_MAX))
+    if (end == text || !a_day || !(value > 0.0 && value <= REEF_WATCH_BUDGET_MAX))
         return reef_fail(err, REEF_ERR_INVALID,
                          "%s %s: expected incidents a day above 0, such as 5/day", what, text);
     *out = value;

@@ -16,6 +16,12 @@ REEF_MUST_CHECK reef_status reef_time_span_read(const reef_cli_call *cli,
                                                 uint32_t *out,
                                                 reef_error *err);
 
+/** "30d", "4w": whole days. */
+REEF_MUST_CHECK reef_status reef_days_parse(const char *what,
+                                            const char *text,
+                                            uint32_t *out,
+                                            reef_error *err);
+
 /** "5/day", "0.5" incidents a day; as above. */
 REEF_MUST_CHECK reef_status reef_budget_parse(const char *what,
                                               const char *text,
