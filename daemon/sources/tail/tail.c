@@ -378,7 +378,7 @@ static void note_place(reef_tail *tail, const reef_tail_file *entry, uint64_t of
     const char *folder = strcmp(tail->folder, ".") != 0 ? tail->folder : "";
     const size_t bytes = strlen(folder);
     snprintf(path, sizeof(path), "%s%s%s", folder, bytes > 0 && folder[bytes - 1] != '/' ? "/" : "",
-             entry->file_id.name);
+             entry->begun_as);
     const size_t room = sizeof(tail->place) - 1, count = strlen(path);
     const char *from = count > room ? path + (count - room) : path;
     while (from > path && ((uint8_t)*from & 0xc0) == 0x80) from++; // not amid a character

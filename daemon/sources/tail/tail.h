@@ -74,8 +74,9 @@ REEF_MUST_CHECK reef_status reef_tail_read(reef_tail *tail,
                                            char **checkpoint,
                                            reef_error *err);
 /**
- * The file that has the bytes of the last read, by its name as of the last scan, behind the folder
- * as it was given; lent until the next read. Of a path that is too long, its end.
+ * The file that has the bytes of the last read, by its name when it was found first, behind the
+ * folder as it was given; lent until the next read. That name does not depend on when a byte is
+ * read, and so on kills: it is part of a watching pool's state. Of a path that is too long, its end.
  *
  * offset  written: of the first byte in the file, unpacked
  */

@@ -55,15 +55,16 @@ typedef struct reef_file_id {
 } reef_file_id;
 
 typedef struct reef_tail_file {
-    reef_file_id file_id; // device and inode are 0 of a lost file
-    uint64_t offset;      // next byte to return
-    uint64_t pass_end;    // end of the bytes that this read pass returns
-    bool add_newline;     // return a newline after them: the file's last line lacks one
-    bool newline_added;   // that newline was returned
-    bool is_gzip;         // offsets and size are those of the decompressed bytes
-    bool drained;         // finished and read to its end
-    bool listed;          // by the last scan; otherwise it is missing
-    bool opened_once;     // this process has opened and checked it
+    reef_file_id file_id;        // device and inode are 0 of a lost file
+    char begun_as[NAME_MAX + 1]; // its name when it was found first
+    uint64_t offset;             // next byte to return
+    uint64_t pass_end;           // end of the bytes that this read pass returns
+    bool add_newline;            // return a newline after them: the file's last line lacks one
+    bool newline_added;          // that newline was returned
+    bool is_gzip;                // offsets and size are those of the decompressed bytes
+    bool drained;                // finished and read to its end
+    bool listed;                 // by the last scan; otherwise it is missing
+    bool opened_once;            // this process has opened and checked it
     uint32_t prefix_bytes;
     uint64_t prefix_hash;        // XXH3 of the first `prefix_bytes`
     uint64_t seen_end;           // of the bytes that were planned or returned: at least `offset`

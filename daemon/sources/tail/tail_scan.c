@@ -27,6 +27,7 @@ static int open_unknown(reef_tail *tail, reef_tail_file *found, const reef_file_
     reef_tail_file_init(found);
     // Its flags are set before opening can fail: it is in the listing of this scan.
     found->file_id = *file_id;
+    memcpy(found->begun_as, file_id->name, sizeof(found->begun_as));
     found->is_gzip = reef_name_is_gzip(file_id->name);
     found->listed = found->opened_once = true;
     found->unchanged_since_ms = tail->now_ms;

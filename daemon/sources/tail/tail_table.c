@@ -122,10 +122,10 @@ void reef_tail_report_failed(reef_tail *tail, const reef_tail_file *entry, int c
 // Checkpoints of followed files: the table as JSON.
 //
 //   {"files": [[device, inode, offset, pass_end, prefix_bytes, "prefix_hash", seen_end, "seen_hash",
-//              mtime_ns, flags, name], ...]}
+//              mtime_ns, flags, name, begun_as], ...]}
 //
 // Hashes: 16 hexadecimal digits. flags is a string with n (add_newline), e (newline_added),
-// p (is_gzip) and o (drained). Bytes of the read pass are those from `offset` to `pass_end` of each
+// p (is_gzip) and o (drained). `begun_as` is empty where it is the name. Bytes of the read pass are those from `offset` to `pass_end` of each
 // file, one file after another.
 
 static json_t *encode_file(const reef_tail_file *entry) {
@@ -142,11 +142,14 @@ static json_t *encode_file(const reef_tail_file *entry) {
     flags[count] = 0;
     // An empty name is found again by inode and prefix.
     json_t *name = json_string(entry->file_id.name); // NULL when it is not UTF-8
-    return json_pack("[I, I, I, I, i, s, I, s, I, s, o]", (json_int_t)entry->file_id.device,
+    const bool renamed = strcmp(entry->begun_as, entry->file_id.name) != 0;
+    json_t *begun_as = json_string(renamed ? entry->begun_as : "");
+    return json_pack("[I, I, I, I, i, s, I, s, I, s, o, o]", (json_int_t)entry->file_id.device,
                      (json_int_t)entry->file_id.inode, (json_int_t)entry->offset,
                      (json_int_t)entry->pass_end, (int)entry->prefix_bytes, prefix,
                      (json_int_t)entry->seen_end, seen, (json_int_t)entry->file_id.mtime_ns, flags,
-                     name != NULL ? name : json_string(""));
+                     name != NULL ? name : json_string(""),
+                     begun_as != NULL ? begun_as : json_string(""));
 }
 
 char *reef_tail_checkpoint(const reef_tail *tail) {
@@ -172,11 +175,12 @@ static bool decode_hash(const char *text, uint64_t *hash) {
 static bool decode_file(reef_tail_file *entry, json_t *item) {
     json_int_t device = 0, inode = 0, offset = 0, pass_end = 0, seen_end = 0, mtime_ns = 0;
     int prefix_bytes = 0;
-    const char *prefix = NULL, *seen = NULL, *flags = NULL, *name = NULL;
+    const char *prefix = NULL, *seen = NULL, *flags = NULL, *name = NULL, *begun_as = NULL;
     reef_tail_file_init(entry);
     // "s!" ends the list: a record with more members is not one of ours.
-    if (json_unpack(item, "[I, I, I, I, i, s, I, s, I, s, s!]", &device, &inode, &offset, &pass_end,
-                    &prefix_bytes, &prefix, &seen_end, &seen, &mtime_ns, &flags, &name))
+    if (json_unpack(item, "[I, I, I, I, i, s, I, s, I, s, s, s!]", &device, &inode, &offset,
+                    &pass_end, &prefix_bytes, &prefix, &seen_end, &seen, &mtime_ns, &flags, &name,
+                    &begun_as))
         return false;
     // Numbers are checked before they are used as offsets.
     if (offset < 0 || pass_end < offset || prefix_bytes < 0 ||
@@ -194,6 +198,7 @@ static bool decode_file(reef_tail_file *entry, json_t *item) {
     entry->size = entry->seen_end > entry->pass_end ? entry->seen_end : entry->pass_end;
     entry->prefix_bytes = (uint32_t)prefix_bytes;
     strncpy(entry->file_id.name, name, NAME_MAX); // the last byte stays zero
+    strncpy(entry->begun_as, *begun_as ? begun_as : name, NAME_MAX);
     entry->newline_added = strchr(flags, 'e');
     entry->add_newline = strchr(flags, 'n');
     entry->is_gzip = strchr(flags, 'p');
