@@ -13,7 +13,7 @@ static void write_log(const char *path) {
         fprintf(file, "2026-11-01T%02u:%02u:%02u app[%u]: request %u took %u ms\n", s / 3600,
                 s / 60 % 60, s % 60, 100 + i % 7, i, i * 31 % 97);
         if (i == LINES / 2)
-            fprintf(file, "2026-11-01T%02u:%02u:%02u app[100]: error: disk is full\n", s / 3600,
+            fprintf(file, "2026-11-01T%02u:%02u:%02u.125 app[100]: error: disk is full\n", s / 3600,
                     s / 60 % 60, s % 60);
     }
     assert_int_equal(fclose(file), 0);
@@ -50,6 +50,8 @@ BOX_TEST_OF(what_rang_is_listed_and_decided, setup_watching) {
     const json_t *incident = only_incident(box);
     assert_int_equal(integer(incident, "incident"), 1);
     assert_non_null(strstr(string(incident, "title"), "error: disk is full"));
+    // To the millisecond.
+    assert_true(json_number_value(json_at(incident, "first_time")) == 1793500200.125);
     assert_null(json_at(incident, "decision"));
     static const char MUTE[] =
         "{\"command\": \"incident\", \"incident\": 1, \"decision\": \"mute\", \"for_s\": 604800}";
