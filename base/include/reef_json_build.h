@@ -6,6 +6,9 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+/** How programs get numbers: seconds since 1970 have 13 digits with their milliseconds. */
+#define REEF_JSON_DIGITS JSON_REAL_PRECISION(15)
+
 /** Append a new value to *list; without memory *list becomes NULL and stays so. */
 static inline void reef_json_append(json_t **list, json_t *value) {
     if (json_array_append_new(*list, value) == 0) return; // NULL in either place is refused

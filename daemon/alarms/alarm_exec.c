@@ -3,6 +3,7 @@
 #define _GNU_SOURCE // memfd_create
 #include "alarms_internal.h"
 
+#include "reef_json_build.h"
 #include "reef_log.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ static reef_status fail_system(const char *doing, int code, reef_error *err) {
 }
 
 static reef_status write_input(const alarm_delivery *delivery, int fd, reef_error *err) {
-    char *text = json_dumps(delivery->incident, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    char *text = json_dumps(delivery->incident, JSON_COMPACT | REEF_JSON_DIGITS);
     if (text == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an alarm");
     const size_t bytes = strlen(text);
     text[bytes] = '\n'; // over the final zero

@@ -1,6 +1,7 @@
 // Messages of reefd; see reef_log.h. A line is put together in memory and written at once, so that
 // lines of two processes on one terminal do not mix. That standard error is closed or full is
 // nobody's concern here: training matters more than talking about it.
+#include "reef_json_build.h"
 #include "reef_log.h"
 #include "reef_system.h"
 
@@ -101,7 +102,7 @@ static void write_line(reef_report *report, reef_log_level level, const char *te
 }
 
 static void write_json(reef_report *report, const json_t *object) {
-    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    char *text = json_dumps(object, JSON_COMPACT | REEF_JSON_DIGITS);
     size_t bytes = text != NULL ? strlen(text) : 0;
     if (bytes) {
         if (report->line_pending) write_all("\r\033[K", 4);

@@ -8,6 +8,7 @@
 #include "http_server.h"
 
 #include "http_internal.h"
+#include "reef_json_build.h"
 #include "reef_pool_json.h"
 
 #include <arpa/inet.h>
@@ -163,7 +164,7 @@ void reef_http_reply_line(reef_http_request *request, unsigned code, char *text)
 }
 
 void reef_http_reply_json(reef_http_request *request, unsigned code, json_t *object) {
-    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | REEF_JSON_DIGITS) : NULL;
     json_decref(object);
     reef_http_reply_line(request, code, text);
 }

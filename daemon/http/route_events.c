@@ -7,6 +7,7 @@
 #include "routes.h"
 
 #include "query_thread.h"
+#include "reef_json_build.h"
 #include "reef_system.h"
 
 #include <stdio.h>
@@ -28,7 +29,7 @@ static char *status_event(reef_events *events, reef_status_view *monitor) {
     json_t *stats = reef_events_stats(events);
     json_object_set_new(object, "facts", stats != NULL ? json_incref(stats) : json_null());
     json_object_set_new(object, "unix_ms", reef_json_count(reef_unix_ms()));
-    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    char *text = json_dumps(object, JSON_COMPACT | REEF_JSON_DIGITS);
     json_decref(object);
     // The format of server-sent events: a name, one line of data, an empty line.
     static const char FORMAT[] = "event: status\ndata: %s\n\n";
@@ -118,7 +119,7 @@ static void request_stats(reef_events *events, reef_query_thread *queries) {
 
 static void send_change(reef_events *events, const json_t *change) {
     static const char FORMAT[] = "event: incident\ndata: %s\n\n";
-    char *text = json_dumps(change, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    char *text = json_dumps(change, JSON_COMPACT | REEF_JSON_DIGITS);
     const size_t room = text != NULL ? strlen(text) + sizeof(FORMAT) : 0;
     char *event = text != NULL ? malloc(room) : NULL;
     if (event != NULL) snprintf(event, room, FORMAT, text);

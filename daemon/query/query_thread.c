@@ -3,6 +3,7 @@
 #include "query_thread.h"
 
 #include "query_internal.h"
+#include "reef_json_build.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ reef_query *reef_query_thread_take(reef_query_thread *queries, bool for_twin) {
 // A reply may be megabytes: it is written here, and the loop only sends it.
 static void write_text(reef_query *query) {
     if (query->error.status == REEF_OK) {
-        query->text = json_dumps(query->result, JSON_COMPACT | JSON_REAL_PRECISION(12));
+        query->text = json_dumps(query->result, JSON_COMPACT | REEF_JSON_DIGITS);
         if (query->text == NULL)
             query->error.status =
                 reef_fail(&query->error, REEF_ERR_NO_MEMORY, "no memory for the reply");

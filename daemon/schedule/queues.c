@@ -289,6 +289,12 @@ uint64_t reef_ring_after(const reef_ring *ring, uint8_t byte) {
     return ring->head;
 }
 
+size_t reef_ring_peek(const reef_ring *ring, uint8_t *out, size_t most) {
+    const size_t count = smaller(reef_ring_count(ring), most);
+    for (size_t i = 0; i < count; i++) out[i] = ring->bytes[(ring->head + i) % room_of(ring)];
+    return count;
+}
+
 size_t reef_ring_view(const reef_ring *ring, uint64_t end, const uint8_t **at) {
     assert(end >= ring->head);
     size_t index = (size_t)(ring->head % room_of(ring));

@@ -1,10 +1,15 @@
 // What is trained next; see scheduler.h.
 #include "scheduler.h"
 
+#include "reef_system.h"
+#include "reef_watch.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #define NS_PER_SECOND 1e9
+#define HEAD_BYTES 224                    // of a line that have its time
+#define TIME_MIN_MS INT64_C(946684800000) // 2000: a pass that is less was counted in bytes
 
 // ---- life ---------------------------------------------------------------------------------------
 
@@ -24,19 +29,24 @@ reef_status reef_schedule_init(reef_schedule *schedule,
                                const reef_input *inputs,
                                size_t count,
                                double patience_s,
+                               bool by_time,
                                reef_error *err) {
-    *schedule = (reef_schedule){.patience_ns = (uint64_t)(patience_s * NS_PER_SECOND)};
+    *schedule = (reef_schedule){.patience_ns = (uint64_t)(patience_s * NS_PER_SECOND),
+                                .near_ms = (int64_t)reef_unix_ms()};
     reef_status status = reef_queues_init(&schedule->queues, inputs, count, err);
     if (status != REEF_OK) return status;
     size_t queues = schedule->queues.count;
     schedule->stride_queues = calloc(queues + 1, sizeof(*schedule->stride_queues));
     schedule->idle_since = calloc(queues + 1, sizeof(*schedule->idle_since));
     schedule->empty_since = calloc(queues + 1, sizeof(*schedule->empty_since));
-    if (schedule->stride_queues == NULL || schedule->idle_since == NULL ||
-        schedule->empty_since == NULL)
+    schedule->heads = calloc(queues + 1, sizeof(*schedule->heads));
+    if (schedule->heads == NULL || schedule->stride_queues == NULL ||
+        schedule->idle_since == NULL || schedule->empty_since == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu queues", queues);
     name_queue(schedule);
     reef_stride_init(&schedule->stride, schedule->stride_queues, queues);
+    schedule->stride.by_time = by_time;
+    if (by_time) schedule->stride.slice_bytes = 1;
     // One queue needs no schedule; its stream is the order of its bytes.
     if (queues < 2) return REEF_OK;
     // The stride state of the last commit, and decisions that were made after it and have to be
@@ -50,6 +60,7 @@ void reef_schedule_release(reef_schedule *schedule) {
     free(schedule->stride_queues);
     free(schedule->idle_since);
     free(schedule->empty_since);
+    free(schedule->heads);
     *schedule = (reef_schedule){0};
 }
 
@@ -173,16 +184,28 @@ static void set_decision(reef_schedule_next *next, size_t queue, bool idle) {
     next->idle = idle;
 }
 
+static bool takes_turns(const reef_schedule *schedule, size_t queue) {
+    return !schedule->stride_queues[queue].idle && !schedule->stride_queues[queue].done;
+}
+
+static bool all_are_idle(const reef_schedule *schedule) {
+    for (size_t i = 0; i < schedule->queues.count; i++)
+        if (takes_turns(schedule, i)) return false;
+    return true;
+}
+
 // An idle queue with new bytes is active again with a full slice, or after a while with less.
 static bool find_return(reef_schedule *schedule, uint64_t now, reef_schedule_next *next) {
     // With nobody else to run, a queue need not wait for a whole slice.
-    bool alone = reef_stride_next(&schedule->stride) == REEF_STRIDE_NONE;
+    const bool alone = all_are_idle(schedule);
+    const uint64_t slice =
+        schedule->stride.by_time ? REEF_SLICE_BYTES : schedule->stride.slice_bytes;
     for (size_t i = 0; i < schedule->queues.count; i++) {
         const reef_stride_queue *queue = &schedule->stride_queues[i];
         if (!queue->idle || queue->done || !waiting(schedule, i)) continue;
         // A trickle comes back after the patience, or it would wait for ever.
         uint64_t due = schedule->idle_since[i] + schedule->patience_ns;
-        if (alone || waiting(schedule, i) >= schedule->stride.slice_bytes || now >= due) {
+        if (alone || waiting(schedule, i) >= slice || now >= due) {
             set_decision(next, i, false);
             return true;
         }
@@ -217,6 +240,39 @@ static void wait_for_scheduler(reef_schedule *schedule,
         next->kind = REEF_SCHEDULE_FORGET;
 }
 
+// Of the next line of a queue; one without a time is of that before it. Of a line whose head is not
+// all here, too: then only its own order depends on how bytes came.
+static int64_t head_time(reef_schedule *schedule, size_t index) {
+    uint8_t head[HEAD_BYTES];
+    int64_t *time_ms = &schedule->heads[index], read_ms;
+    if (*time_ms != 0) return *time_ms;
+    const int64_t before = (int64_t)schedule->stride_queues[index].pass;
+    const size_t count = reef_ring_peek(&schedule->queues.queues[index].ring, head, sizeof(head));
+    const uint8_t *end = memchr(head, '\n', count);
+    const size_t bytes = end != NULL ? (size_t)(end - head) : count;
+    const bool has =
+        reef_line_time(head, bytes, before >= TIME_MIN_MS ? before : schedule->near_ms, &read_ms);
+    *time_ms = has && read_ms > 0 ? read_ms : before;
+    return *time_ms;
+}
+
+// Whose next line is the earliest. Where one takes turns and has none, that one: it is waited for.
+static size_t earliest(reef_schedule *schedule) {
+    size_t best = REEF_STRIDE_NONE;
+    int64_t best_ms = 0;
+    if (schedule->stride.current != REEF_STRIDE_NONE) return schedule->stride.current;
+    for (size_t i = 0; i < schedule->queues.count; i++) {
+        if (!takes_turns(schedule, i)) continue;
+        if (!waiting(schedule, i)) return i;
+        const int64_t time_ms = head_time(schedule, i);
+        if (best != REEF_STRIDE_NONE && time_ms >= best_ms) continue;
+        best = i;
+        best_ms = time_ms;
+    }
+    if (best != REEF_STRIDE_NONE) reef_stride_begin(&schedule->stride, best, (uint64_t)best_ms);
+    return best;
+}
+
 // All queues are idle, and the next stored decision lies further on: the sources have changed.
 static void forget_if_stuck(const reef_schedule *schedule, reef_schedule_next *next) {
     if (!all_applied(schedule) && others_wait(schedule, REEF_STRIDE_NONE))
@@ -243,7 +299,8 @@ void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_
         next->kind = REEF_SCHEDULE_FORGET;
         return;
     }
-    size_t queue = reef_stride_next(&schedule->stride);
+    const size_t queue =
+        schedule->stride.by_time ? earliest(schedule) : reef_stride_next(&schedule->stride);
     if (queue == REEF_STRIDE_NONE)
         forget_if_stuck(schedule, next);
     else if (!lend(schedule, queue, next))
@@ -252,6 +309,7 @@ void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_
 
 bool reef_schedule_took(reef_schedule *schedule, const reef_schedule_next *next, size_t count) {
     reef_stride_took(&schedule->stride, next->bytes, count);
+    schedule->heads[next->queue] = 0;
     return reef_queues_take(&schedule->queues, next->queue, count);
 }
 

@@ -50,6 +50,8 @@ void reef_ring_fill(reef_ring *ring, size_t count);
 
 /** The position after the first waiting `byte`; the head's if it does not occur. */
 uint64_t reef_ring_after(const reef_ring *ring, uint8_t byte);
+/** Copy the first bytes that wait, at most `most`; returns how many. */
+size_t reef_ring_peek(const reef_ring *ring, uint8_t *out, size_t most);
 /** Lend waiting bytes up to position `end`, in one piece; returns how many. */
 size_t reef_ring_view(const reef_ring *ring, uint64_t end, const uint8_t **at);
 /** The first `count` bytes of the view are done with. */
@@ -188,6 +190,8 @@ typedef struct reef_schedule {
     reef_stride_queue *stride_queues; // (queues.count)
     uint64_t *idle_since;  // (queues.count) since when it is idle, of uv_hrtime; 0 before this run
     uint64_t *empty_since; // (queues.count) since when its ring is empty; 0: it is not
+    int64_t *heads;        // (queues.count) by time: of its next line; 0: to be read
+    int64_t near_ms;       // by time: what dates without a year are near to at first
     reef_decisions after;  // of the run before, after its last commit
     size_t applied;        // how many of them took effect again
     uint64_t patience_ns;
@@ -197,12 +201,15 @@ typedef struct reef_schedule {
 /**
  * Queues of the sources, and the stride as the pool's last commit has it. Release also after an
  * error.
+ *
+ * by_time  lines in the order of their times, in place of turns by weight
  */
 REEF_MUST_CHECK reef_status reef_schedule_init(reef_schedule *schedule,
                                                reef_store *store,
                                                const reef_input *inputs,
                                                size_t count,
                                                double patience_s,
+                                               bool by_time,
                                                reef_error *err);
 void reef_schedule_release(reef_schedule *schedule);
 

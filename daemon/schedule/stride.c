@@ -38,6 +38,12 @@ size_t reef_stride_next(reef_stride *stride) {
     return stride->current;
 }
 
+void reef_stride_begin(reef_stride *stride, size_t queue, uint64_t time_ms) {
+    stride->current = queue;
+    stride->given = 0;
+    stride->queues[queue].pass = time_ms;
+}
+
 // How many bytes of the slice are left; 0 where it ends with the line.
 static uint64_t bytes_left(const reef_stride *stride) {
     return stride->given < stride->slice_bytes ? stride->slice_bytes - stride->given : 0;
@@ -65,6 +71,11 @@ static bool slice_is_over(const reef_stride *stride, uint8_t last) {
            (stride->given >= stride->slice_bytes && last == '\n');
 }
 
+// Stride scheduling (Waldspurger & Weihl 1995): the pass advances by bytes / weight, in fixed point.
+static void advance(const reef_stride *stride, reef_stride_queue *queue) {
+    if (!stride->by_time) queue->pass += stride->given * SCALE / queue->weight;
+}
+
 void reef_stride_took(reef_stride *stride, const uint8_t *bytes, size_t count) {
     if (count == 0) return;
     stride->total += count;
@@ -74,17 +85,17 @@ void reef_stride_took(reef_stride *stride, const uint8_t *bytes, size_t count) {
     stride->given += count;
     queue->partial = bytes[count - 1] != '\n';
     if (!slice_is_over(stride, bytes[count - 1])) return;
-    // Stride scheduling (Waldspurger & Weihl 1995): the pass advances by bytes / weight, in fixed
-    // point.
-    queue->pass += stride->given * SCALE / queue->weight;
-    queue->fresh = false;
+    advance(stride, queue);
+    queue->back_bytes += stride->given;
+    // By time a slice is a line.
+    if (!stride->by_time || queue->back_bytes >= REEF_SLICE_BYTES) queue->fresh = false;
     stride->current = REEF_STRIDE_NONE;
 }
 
 // Bytes of a slice that ends early count as well.
 static void end_slice(reef_stride *stride, size_t queue) {
     if (stride->current != queue) return;
-    stride->queues[queue].pass += stride->given * SCALE / stride->queues[queue].weight;
+    advance(stride, &stride->queues[queue]);
     stride->current = REEF_STRIDE_NONE;
 }
 
@@ -127,6 +138,7 @@ void reef_stride_set_idle(reef_stride *stride, size_t queue, bool idle) {
         join_stride(stride, &stride->queues[queue]);
     stride->queues[queue].idle = idle;
     stride->queues[queue].fresh = !idle;
+    stride->queues[queue].back_bytes = 0;
 }
 
 // ---- between two runs ---------------------------------------------------------------------------

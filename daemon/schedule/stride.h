@@ -6,6 +6,10 @@
 // more. So the stream is a function of what the queues hold, not of when it came; a
 // restarted daemon makes the same stream.
 //
+// In a pool that watches lines the queue whose next line has the earliest time is current, the first
+// one of equals, for that line (scheduler.c finds it): so its watch judges old lines of several
+// logs as they were written. Its pass is the time of its last line, in ms since 1970.
+//
 // Only one thing follows the clock: a queue that is empty for too long becomes idle, so that others
 // need not wait, and is active again when it has bytes. Such a decision is written to the pool
 // before it takes effect (see below), together with its position in the stream, and is
@@ -28,17 +32,19 @@
 typedef struct reef_stride_queue {
     const char *name;
     uint32_t weight;
-    uint64_t pass; // where it stands, in thousandths of bytes per weight
-    bool idle;     // empty for too long: the others continue without it
-    bool fresh;    // active again without a full slice yet: it may become idle at once
-    bool partial;  // its last byte was inside a line
-    bool done;     // has ended: never current again
+    uint64_t pass;       // where it stands, in thousandths of bytes per weight, or by time
+    bool idle;           // empty for too long: the others continue without it
+    bool fresh;          // active again without a full slice yet: it may become idle at once
+    uint64_t back_bytes; // that it gave since then
+    bool partial;        // its last byte was inside a line
+    bool done;           // has ended: never current again
 } reef_stride_queue;
 
 typedef struct reef_stride {
     reef_stride_queue *queues; // the caller's
     size_t count;
     uint64_t slice_bytes; // 1 to REEF_SLICE_BYTES_MAX; reef_stride_init sets REEF_SLICE_BYTES
+    bool by_time;         // a pass is a time, which reef_stride_begin sets
     size_t current;       // the queue of this slice, or REEF_STRIDE_NONE: to be found
     uint64_t given;       // in this slice
     uint64_t total;       // in all slices
@@ -49,6 +55,8 @@ typedef struct reef_stride {
 void reef_stride_init(reef_stride *stride, reef_stride_queue *queues, size_t count);
 /** The current queue; REEF_STRIDE_NONE if all have ended or are idle. */
 size_t reef_stride_next(reef_stride *stride);
+/** By time: a line of this queue is next. */
+void reef_stride_begin(reef_stride *stride, size_t queue, uint64_t time_ms);
 /** How many of the next `count` waiting bytes of that queue belong to its slice; 1 or more. */
 size_t reef_stride_share(const reef_stride *stride, const uint8_t *bytes, size_t count);
 /** These were trained, at most its share. */

@@ -394,6 +394,12 @@ static void training_free(reef_training *training) {
     free(training);
 }
 
+static bool watches(const reef_training_options *options) {
+    reef_trainer_status status;
+    reef_trainer_status_read(options->trainer, &status);
+    return status.watches;
+}
+
 // Memory, lock and condition; on failure nothing is left.
 static reef_status training_new(reef_training **out,
                                 const reef_training_options *options,
@@ -413,7 +419,7 @@ static reef_status training_new(reef_training **out,
         training->cursors != NULL && training->committed != NULL && training->losses != NULL &&
                 training->positions != NULL && training->settled != NULL
             ? reef_schedule_init(&training->schedule, options->store, options->sources,
-                                 options->source_count, options->patience_s, err)
+                                 options->source_count, options->patience_s, watches(options), err)
             : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu sources",
                         options->source_count);
     if (status != REEF_OK) {

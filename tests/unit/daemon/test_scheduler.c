@@ -15,18 +15,21 @@ typedef struct world {
     reef_store *store; // the fixture's
     reef_input inputs[3];
     size_t count;
+    bool by_time;
     reef_schedule schedule;
     reef_schedule_next next;
     uint64_t now;
 } world;
 
 static void open_schedule(world *w) {
-    if (reef_schedule_init(&w->schedule, w->store, w->inputs, w->count, 5, &why) != REEF_OK)
+    if (reef_schedule_init(&w->schedule, w->store, w->inputs, w->count, 5, w->by_time, &why) !=
+        REEF_OK)
         fail_msg("%s", why.message);
 }
 
-static void set_up(world *w, pool_fixture *pool, size_t live, const reef_input_kind *other) {
-    *w = (world){.now = 100 * (uint64_t)SECOND, .store = pool->store};
+static void set_up_of(
+    world *w, pool_fixture *pool, size_t live, const reef_input_kind *other, bool by_time) {
+    *w = (world){.now = 100 * (uint64_t)SECOND, .store = pool->store, .by_time = by_time};
     for (size_t i = 0; i < live; i++) {
         w->inputs[w->count] = (reef_input){.kind = &LIVE, .weight = 1};
         snprintf(w->inputs[w->count++].name, REEF_INPUT_NAME_BYTES_MAX, "test:%zu", i);
@@ -36,6 +39,10 @@ static void set_up(world *w, pool_fixture *pool, size_t live, const reef_input_k
         snprintf(w->inputs[w->count++].name, REEF_INPUT_NAME_BYTES_MAX, "file");
     }
     open_schedule(w);
+}
+
+static void set_up(world *w, pool_fixture *pool, size_t live, const reef_input_kind *other) {
+    set_up_of(w, pool, live, other, false);
 }
 
 static void tear_down(world *w) {
@@ -548,6 +555,72 @@ POOL_TEST(one_mark_may_be_of_any_length) {
     (void)reef_queue_checkpoint_at(&queues->queues[0], 10);
     assert_true(reef_queues_take(queues, 0, 5));
     assert_true(reef_queues_space(queues, 0, &at, &room));
+    tear_down(&w);
+}
+
+// ---- by time ------------------------------------------------------------------------------------
+
+#define AT(second) "2026-11-01T10:00:" second "Z "
+
+// Lines are trained in this order; each names its queue.
+static void expect_lines(world *w, const char *const *lines) {
+    for (size_t i = 0; lines[i] != NULL; i++) {
+        assert_int_equal(find(w), REEF_SCHEDULE_BYTES);
+        assert_int_equal(w->next.count, strlen(lines[i]));
+        assert_memory_equal(w->next.bytes, lines[i], w->next.count);
+        (void)reef_schedule_took(&w->schedule, &w->next, w->next.count);
+    }
+}
+
+POOL_TEST(by_time_the_earliest_line_of_all_queues_is_next) {
+    world w;
+    set_up_of(&w, f, 3, NULL, true);
+    give(&w, 0, AT("05") "c\n  of c\n" AT("09") "f\n");
+    give(&w, 1, AT("01") "a\n" AT("05") "d\n" AT("40") "g\n");
+    give(&w, 2, AT("02") "b\n" AT("06") "e\n" AT("50") "h\n");
+    expect_lines(&w,
+                 (const char *const[]){AT("01") "a\n", AT("02") "b\n", AT("05") "c\n", "  of c\n",
+                                       AT("05") "d\n", AT("06") "e\n", AT("09") "f\n", NULL});
+    // 0 may have what is earlier, so it is waited for.
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    give(&w, 0, AT("39") "late\n" AT("59") "i\n");
+    expect_lines(&w, (const char *const[]){AT("39") "late\n", AT("40") "g\n", NULL});
+    tear_down(&w);
+}
+
+POOL_TEST(by_time_goes_on_after_a_crash_where_it_was) {
+    world w;
+    set_up_of(&w, f, 2, NULL, true);
+    give(&w, 0, AT("05") "b\n no time\n");
+    give(&w, 1, AT("01") "a\n" AT("06") "c\n");
+    expect_lines(&w, (const char *const[]){AT("01") "a\n", AT("05") "b\n", NULL});
+    write_in_pool(&w, true, NULL);
+    tear_down(&w);
+    open_schedule(&w);
+    // The line without a time is of the one that was trained before.
+    give(&w, 0, " no time\n");
+    give(&w, 1, AT("06") "c\n");
+    expect_lines(&w, (const char *const[]){" no time\n", NULL});
+    tear_down(&w);
+}
+
+POOL_TEST(by_time_a_trickle_keeps_the_others_waiting_once) {
+    world w;
+    set_up_of(&w, f, 2, NULL, true);
+    for (int i = 0; i < 9; i++) give(&w, 0, AT("01") "x\n");
+    give(&w, 1, AT("00") "y\n");
+    train(&w, 1);
+    assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
+    w.now += 5 * (uint64_t)SECOND;
+    decide(&w, 1, true);
+    train(&w, 0);
+    give(&w, 1, AT("00") "y\n");
+    train(&w, 0); // it is no slice: it comes back in a while
+    w.now += 5 * (uint64_t)SECOND;
+    decide(&w, 1, false);
+    train(&w, 1);
+    decide(&w, 1, true);
+    train(&w, 0);
     tear_down(&w);
 }
 
