@@ -171,6 +171,7 @@ LEFT_OUT = {
     "journalctl": "wants the journal of the machine",
     "reef watch /var/log/nginx": "has no end",
     "reef watch app --hook": "has no end",
+    "reef watch journal:": "has no end, and a journal of systemd is needed",
     "reef eval reef.pool --kinds": "wants a pool with memories, as one of the cases has",
     "reef top reef.pool": "wants a terminal, or --once",
 }
