@@ -15,6 +15,7 @@
 #define VARIANT_LINES_MIN 100 // that a type has before its numbers are told apart
 #define VARIANTS_MAX (REEF_WATCH_TYPES_MAX / 4)
 #define COMPARED_MAX 512 // types of one length; of those the latest
+#define FORGOTTEN_AT_ONCE (REEF_WATCH_TYPES_MAX / 16)
 
 reef_status reef_line_types_init(reef_line_types *t, reef_error *err) {
     *t = (reef_line_types){0};
@@ -207,29 +208,80 @@ static void unlink_type(reef_line_types *t, uint32_t type) {
     *at = t->types[type].next;
 }
 
-void reef_line_types_remove(reef_line_types *t, uint32_t type) {
-    unlink_type(t, type);
+// Its place is free; lists may still have it.
+static void clear_type(reef_line_types *t, uint32_t type) {
+    const uint32_t next = t->types[type].next;
     t->variant_count -= t->types[type].is_variant;
     release_type(&t->types[type]);
-    t->types[type] = (reef_line_type){.next = UINT32_MAX};
+    t->types[type] = (reef_line_type){.next = next};
+    t->free_count++;
+    if (type < t->free_from) t->free_from = type;
     t->epoch++;
 }
 
-static uint32_t least_recent(const reef_line_types *t, uint32_t but) {
-    uint32_t least = UINT32_MAX;
-    for (uint32_t i = 0; i < t->count; i++) {
-        if (i == but) continue;
-        if (least == UINT32_MAX || t->types[i].rhythm.last_ms < t->types[least].rhythm.last_ms)
-            least = i;
-    }
-    return least;
+void reef_line_types_remove(reef_line_types *t, uint32_t type) {
+    unlink_type(t, type);
+    clear_type(t, type);
+    t->types[type].next = UINT32_MAX;
+}
+
+// ---- room ---------------------------------------------------------------------------------------
+
+typedef struct last_seen {
+    int64_t ms;
+    uint32_t type;
+} last_seen;
+
+static int by_time(const void *a, const void *b) {
+    const last_seen *x = a, *y = b;
+    if (x->ms != y->ms) return x->ms < y->ms ? -1 : 1;
+    return (x->type > y->type) - (x->type < y->type);
+}
+
+// Those that may go: what a person decided about stays, unless that is all there is.
+static size_t list_types(const reef_line_types *t, uint32_t but, bool decided, last_seen *out) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < t->count; i++)
+        if (i != but && t->types[i].name != 0 &&
+            (t->types[i].decision != REEF_DECISION_NONE) == decided)
+            out[count++] = (last_seen){t->types[i].rhythm.last_ms, i};
+    return count;
+}
+
+static void drop_cleared(reef_line_types *t) {
+    for (size_t i = 0; i < HEADS; i++)
+        for (uint32_t *at = &t->heads[i]; *at != UINT32_MAX;) {
+            reef_line_type *type = &t->types[*at];
+            if (type->name != 0) {
+                at = &type->next;
+                continue;
+            }
+            *at = type->next;
+            type->next = UINT32_MAX;
+        }
+}
+
+// Types that came least recently go, so many at once that lines which are all new cost little.
+static reef_status make_room(reef_line_types *t, uint32_t but, reef_error *err) {
+    last_seen *all = malloc(t->count * sizeof(*all));
+    if (all == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to sort %u types of lines", t->count);
+    size_t count = list_types(t, but, false, all);
+    if (count == 0) count = list_types(t, but, true, all);
+    qsort(all, count, sizeof(*all), by_time);
+    for (size_t i = 0; i < count && i < FORGOTTEN_AT_ONCE; i++) clear_type(t, all[i].type);
+    free(all);
+    drop_cleared(t);
+    return REEF_OK;
 }
 
 // A free one, which is not `but`.
 static reef_status reserve(reef_line_types *t, uint32_t but, uint32_t *out, reef_error *err) {
     if (t->count == REEF_WATCH_TYPES_MAX) {
-        *out = least_recent(t, but);
-        if (t->types[*out].name != 0) reef_line_types_remove(t, *out);
+        reef_status status = t->free_count == 0 ? make_room(t, but, err) : REEF_OK;
+        if (status != REEF_OK) return status;
+        while (t->types[t->free_from].name != 0) t->free_from++;
+        *out = t->free_from;
         return REEF_OK;
     }
     if (t->count == t->capacity) {
@@ -242,6 +294,13 @@ static reef_status reserve(reef_line_types *t, uint32_t but, uint32_t *out, reef
     }
     *out = t->count;
     return REEF_OK;
+}
+
+static void take(reef_line_types *t, uint32_t type) {
+    if (type == t->count)
+        t->count++;
+    else
+        t->free_count--;
 }
 
 reef_status reef_line_types_add(reef_line_types *t,
@@ -268,7 +327,7 @@ reef_status reef_line_types_add(reef_line_types *t,
         places[i].values = tokens->tokens[i].hash == REEF_TOKEN_VARIABLE;
     }
     uint32_t *head = head_of(t, source, tokens->count);
-    if (*out == t->count) t->count++;
+    take(t, *out);
     t->types[*out] = (reef_line_type){.name = name_of(source, tokens),
                                       .source = source,
                                       .lines = 1,
@@ -289,10 +348,11 @@ void reef_line_types_linked(reef_line_types *t) {
     memset(t->heads, 0xff, HEADS * sizeof(*t->heads));
     for (uint32_t i = 0; i < t->count; i++)
         if (t->types[i].next != UINT32_MAX) is_next[t->types[i].next] = true;
-    t->variant_count = 0;
+    t->variant_count = t->free_count = t->free_from = 0;
     for (uint32_t i = 0; i < t->count; i++) {
         const reef_line_type *type = &t->types[i];
         t->variant_count += type->is_variant;
+        t->free_count += type->name == 0;
         if (type->name != 0 && !type->is_variant && !is_next[i])
             *head_of(t, type->source, type->place_count) = i;
     }
@@ -332,7 +392,7 @@ reef_status reef_line_types_variant(reef_line_types *t,
             free(sample);
             return status;
         }
-        if (*out == t->count) t->count++;
+        take(t, *out);
         t->variant_count++;
         t->types[*out] = (reef_line_type){.name = name,
                                           .is_variant = true,

@@ -48,10 +48,11 @@ typedef struct reef_line_type {
 typedef struct reef_line_types {
     reef_line_type *types; // owned; (capacity)
     uint32_t count, capacity, variant_count;
-    uint32_t *heads;   // owned; by source and length
-    uint64_t *cached;  // owned; of lines whose type was found: hashes, of this epoch
-    uint32_t *answers; // owned; their types
-    uint64_t epoch;    // so often something changed that an answer may depend on
+    uint32_t free_count, free_from; // below count: so many, and none before this one
+    uint32_t *heads;                // owned; by source and length
+    uint64_t *cached;               // owned; of lines whose type was found: hashes, of this epoch
+    uint32_t *answers;              // owned; their types
+    uint64_t epoch;                 // so often something changed that an answer may depend on
 } reef_line_types;
 
 typedef struct reef_type_match {
@@ -87,7 +88,8 @@ REEF_MUST_CHECK reef_status reef_line_types_variant(reef_line_types *types,
                                                     reef_error *err);
 
 /**
- * A new type of this line. Where there is no room, the one that came least recently goes.
+ * A new type of this line. Where there is no room, a sixteenth goes that came least recently, but
+ * none that a person decided about.
  *
  * Errors: NO_MEMORY: nothing has changed.
  */

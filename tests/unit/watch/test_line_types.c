@@ -264,18 +264,34 @@ static const char *line_of(size_t number) {
     return line;
 }
 
-TYPES_TEST(where_there_is_no_room_the_least_recent_goes) {
+enum { AT_ONCE = REEF_WATCH_TYPES_MAX / 16 }; // that go
+
+TYPES_TEST(where_there_is_no_room_those_go_that_came_least_recently) {
     for (size_t i = 0; i < REEF_WATCH_TYPES_MAX; i++)
         (void)add(types, (uint32_t)(i % 64), line_of(i), (int64_t)(2 * i + 2));
     assert_int_equal(types->count, REEF_WATCH_TYPES_MAX);
     types->types[0].rhythm.last_ms = 1000000; // it came again
-    for (size_t i = 0; i < 3; i++) (void)add(types, 0, line_of(REEF_WATCH_TYPES_MAX + i), 1000000);
+    types->types[2].decision = REEF_DECISION_NORMAL;
+    for (size_t i = 0; i < AT_ONCE; i++)
+        (void)add(types, (uint32_t)(i % 64), line_of(REEF_WATCH_TYPES_MAX + i), 1000000);
     assert_int_equal(types->count, REEF_WATCH_TYPES_MAX);
-    for (size_t i = 0; i < REEF_WATCH_TYPES_MAX + 3; i++) {
-        bool gone = i >= 1 && i <= 3;
-        uint32_t source = (uint32_t)(i < REEF_WATCH_TYPES_MAX ? i % 64 : 0);
-        if ((find(types, source, line_of(i)).type == UINT32_MAX) != gone) fail_msg("type %zu", i);
+    assert_int_equal(types->free_count, 0);
+    for (size_t i = 0; i < REEF_WATCH_TYPES_MAX + AT_ONCE; i++) {
+        bool gone = i >= 1 && i <= AT_ONCE + 1 && i != 2;
+        if ((find(types, (uint32_t)(i % 64), line_of(i)).type == UINT32_MAX) != gone)
+            fail_msg("type %zu", i);
     }
+}
+
+TYPES_TEST(where_all_was_decided_about_the_oldest_go) {
+    for (size_t i = 0; i < REEF_WATCH_TYPES_MAX; i++) {
+        (void)add(types, (uint32_t)(i % 64), line_of(i), (int64_t)(2 * i + 2));
+        types->types[i].decision = REEF_DECISION_FAULT;
+    }
+    (void)add(types, 0, line_of(REEF_WATCH_TYPES_MAX), 1000000);
+    assert_int_equal(types->free_count, AT_ONCE - 1);
+    assert_int_equal(find(types, AT_ONCE % 64, line_of(AT_ONCE)).type, AT_ONCE);
+    assert_int_equal(find(types, 0, line_of(0)).type, UINT32_MAX);
 }
 
 TYPES_TEST(what_is_forgotten_is_not_found_and_its_place_is_free) {
