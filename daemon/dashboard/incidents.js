@@ -55,7 +55,7 @@ const incidents = (() => {
 
     function factsOf(event) {
         const lines = event.sort === 'silence' ? 'this was its last line' : plural(event.count, 'line', 'lines');
-        return facts(make('strong', {}, SORTS[event.sort] || event.sort), ` · ${lines} · ${printable(event.source)}`);
+        return facts(make('strong', {}, SORTS[event.sort] || event.sort), ` · ${lines} · ${printable(event.file || event.source)}`);
     }
 
     function eventOf(event, isShown) {

@@ -400,7 +400,7 @@ test('incidents of a pool that watches lines are shown: what is open first, line
         [last.incident, second.incident, first.incident]);
     assert.match(await text(incident(last.incident)), /open\s+.*severity critical\s+2026-11-01 05:00:00/);
     assert.match(await text(incident(second.incident)), /ended\s+severity none\s+2026-11-01 04:10:01/);
-    assert.match(await text(`${incident(second.incident)} > .facts`), new RegExp(`^new word · 1 line · follow:${source}$`));
+    assert.match(await text(`${incident(second.incident)} > .facts`), new RegExp(`^new word · 1 line · ${source}$`));
     assert.equal(await text(`${incident(second.incident)} > code mark`), 'doubt');
     // What would do harm is there to be read, and does none.
     assert.ok((await text(`${incident(first.incident)} > code`)).endsWith(HARMFUL.replaceAll('\x1b', '\\x1b').replaceAll('\u202e', '\\u202e')));
