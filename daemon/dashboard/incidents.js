@@ -55,7 +55,8 @@ const incidents = (() => {
 
     function factsOf(event) {
         const lines = event.sort === 'silence' ? 'this was its last line' : plural(event.count, 'line', 'lines');
-        return facts(make('strong', {}, SORTS[event.sort] || event.sort), ` · ${lines} · ${printable(event.file || event.source)}`);
+        const where = printable(event.file || event.source);
+        return facts(make('strong', {}, SORTS[event.sort] || event.sort), ` · ${lines} · ${where}`);
     }
 
     function eventOf(event, isShown) {
