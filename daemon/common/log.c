@@ -233,8 +233,38 @@ static void append_members(char *out, size_t room, const char *separator, const 
     }
 }
 
+static bool is_event(const json_t *event, const char *name) {
+    const char *own = json_string_value(json_object_get(event, "event"));
+    return own != NULL && strcmp(own, name) == 0;
+}
+
+static bool is_open(const json_t *incident) {
+    const char *state = json_string_value(json_object_get(incident, "state"));
+    return state != NULL && strcmp(state, "open") == 0;
+}
+
+static const char *text_of(const json_t *object, const char *name) {
+    const char *text = json_string_value(json_object_get(object, name));
+    return text != NULL ? text : "";
+}
+
+// What rings is for people: which line, and where. Its other members are for programs.
+static void format_incident(char *out, size_t room, const json_t *event) {
+    const json_t *rarest = json_array_get(json_object_get(event, "events"), 0);
+    const char *file = text_of(rarest, "file"), *severity = text_of(rarest, "severity");
+    snprintf(out, room, "incident %" JSON_INTEGER_FORMAT " %s: %s%s%s: %s",
+             json_integer_value(json_object_get(event, "incident")),
+             is_open(event) ? "rings" : "has ended", strcmp(severity, "none") == 0 ? "" : severity,
+             strcmp(severity, "none") == 0 ? "" : " in ", *file ? file : text_of(rarest, "source"),
+             text_of(event, "title"));
+}
+
 // The timeline's JSON in one line for people: the event, its message, then its other members.
 static void format_event(char *out, size_t room, const json_t *event) {
+    if (is_event(event, "incident")) {
+        format_incident(out, room, event);
+        return;
+    }
     const char *name = json_string_value(json_object_get(event, "event"));
     const char *message = json_string_value(json_object_get(event, "message"));
     snprintf(out, room, "%s%s%s", name != NULL ? name : "event", message != NULL ? ": " : "",
@@ -242,10 +272,10 @@ static void format_event(char *out, size_t room, const json_t *event) {
     append_members(out, room, message != NULL ? "; " : ": ", event);
 }
 
-// Damage is not only worth telling.
+// Damage, and what rings, are not only worth telling.
 static reef_log_level event_level(const json_t *event) {
-    const char *name = json_string_value(json_object_get(event, "event"));
-    return name != NULL && strcmp(name, "damage") == 0 ? REEF_LEVEL_WARNING : REEF_LEVEL_INFO;
+    const bool warns = is_event(event, "damage") || (is_event(event, "incident") && is_open(event));
+    return warns ? REEF_LEVEL_WARNING : REEF_LEVEL_INFO;
 }
 
 void reef_report_event(reef_report *report, json_t *event) {

@@ -54,6 +54,8 @@ BOX_TEST_OF(what_rang_is_listed_and_decided, setup_watching) {
     const json_t *incident = only_incident(box);
     assert_int_equal(integer(incident, "incident"), 1);
     assert_non_null(strstr(string(incident, "title"), "error: disk is full"));
+    // People read it in the log, too.
+    assert_true(reefd_said(box, "incident 1 rings: error in /"));
     // To the millisecond.
     assert_true(json_number_value(json_at(incident, "first_time")) == 1793500200.125);
     assert_null(json_at(incident, "decision"));
