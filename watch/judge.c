@@ -405,7 +405,9 @@ static reef_status judge_again(reef_watch *w, judged *j, reef_error *err) {
     const bool is_seldom = j->tokens.severity >= REEF_SEVERITY_ERROR &&
                            w->now_ms - type->rhythm.last_ms >= DAY_MS &&
                            type->rhythm.days < AGAIN_DAYS_MAX;
-    if (j->is_event || (!is_fault && !is_seldom)) return REEF_OK;
+    // Where most lines are new, a word such as "error" means nothing either.
+    const bool is_noise = !came && s->recent_news > RECENT_LINES / 2.0;
+    if (j->is_event || (!is_fault && (!is_seldom || is_noise))) return REEF_OK;
     double bits = is_fault ? FAULT_BITS : reef_log2_down((s->lines + 1.0) / (double)type->lines);
     if (bits < EVENT_BITS || !is_told(w, j, type)) return REEF_OK;
     reef_event event = event_of(w, j, came ? REEF_NEWS_AGAIN : REEF_NEWS_TYPE, bits);
