@@ -105,7 +105,7 @@ typedef struct reef_systemd_file {
     reef_systemd_place next;
 } reef_systemd_file;
 
-/** 0, an errno, or ENODATA of a file that is no journal; ESTALE of one that is just being made. */
+/** 0 or an errno: ENODATA where the file is not a journal, ESTALE while it is being created. */
 int reef_systemd_header_read(reef_systemd_header *out, int folder, const char *name);
 /** Open it, before the first match with a number above `last`. 0 or an errno. */
 int reef_systemd_file_open(reef_systemd_file *file, const reef_systemd_spec *spec, uint64_t last);

@@ -55,7 +55,8 @@ static reef_status set_folder(reef_systemd_spec *spec, const char *path, reef_er
         return reef_fail(err, REEF_ERR_INVALID, "journal: takes one dir, not several");
     // The pool knows a source by its text, wherever the daemon is started.
     if (path[0] != '/')
-        return reef_fail(err, REEF_ERR_INVALID, "journal:dir='%.200s' is no absolute path", path);
+        return reef_fail(err, REEF_ERR_INVALID, "journal:dir='%.200s' is not an absolute path",
+                         path);
     spec->folder = strdup(path);
     return spec->folder != NULL ? REEF_OK
                                 : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");

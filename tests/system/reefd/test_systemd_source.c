@@ -80,7 +80,7 @@ FIXTURE_TEST(killed_while_entries_come_it_ends_with_the_same_root) {
             write_entry(w, &file);
             if (draw_bits(&seed) % 8 == 0) (void)fflush(file.remote);
         }
-        if (i % 2) { // it goes on in the same file, under another name
+        if (i % 2) { // the same file, renamed, is written on
             char other[300];
             journal_end(&file);
             snprintf(other, sizeof(other), "%s/%zu.journal", w->folder, i);
@@ -111,7 +111,7 @@ FIXTURE_TEST(what_cannot_be_read_is_refused) {
         {"journal:unti=nginx", REEF_ERR_INVALID, "does not know 'unti'"},
         {"journal:nginx", REEF_ERR_INVALID, "takes NAME=VALUE"},
         {"journal:priority=high", REEF_ERR_INVALID, "priority 'high' is none"},
-        {"journal:dir=here", REEF_ERR_INVALID, "is no absolute path"},
+        {"journal:dir=here", REEF_ERR_INVALID, "is not an absolute path"},
         {"journal:dir=/nowhere/x", REEF_ERR_NOT_FOUND, "No such file or directory"},
         {"journal:dir=/etc/passwd&unit=x", REEF_ERR_NOT_FOUND, "Not a directory"},
         {"journal:?weight=0", REEF_ERR_INVALID, "a source's weight"},

@@ -241,7 +241,7 @@ JOURNAL_TEST(what_names_nothing_is_refused) {
         {"1X=x", "does not know '1X'"},
         {"priority=8", "priority '8' is none"},
         {"priority=error", "priority 'error' is none"},
-        {"dir=logs", "is no absolute path"},
+        {"dir=logs", "is not an absolute path"},
         {"dir=/tmp&dir=/tmp", "one dir"},
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
