@@ -198,7 +198,9 @@ reef_status reef_incidents_add(
     *index = (uint32_t)incident->event_count;
     incident->is_open = true;
     incident->lingers = incident->said = false;
-    bool kept = incident->event_count < REEF_WATCH_EVENTS_MAX;
+    // The last place is for the event that says that the others mean nothing.
+    size_t places = REEF_WATCH_EVENTS_MAX - (event->news != REEF_NEWS_NOISE);
+    bool kept = incident->event_count < places;
     if (kept) status = keep(incident, event, err);
     if (!kept || status != REEF_OK) {
         incident->more++;

@@ -10,6 +10,7 @@
 #define EVENT_BITS 5.0
 #define AGAIN_DAYS_MAX 2 // on which an error came, other than the first
 #define FAULT_BITS 64.0
+#define NOISE_BITS 32.0
 #define STATUS_DIGITS 3
 #define NUMBER_BITS 8.0    // of a number where other ones stood
 #define SEVERITY_SHARE 0.5 // of the bits of a severity
@@ -18,12 +19,14 @@
 #define HOUR_MS INT64_C(3600000)
 #define DOUBTED_LINES 3
 #define RECENT_LINES 1024.0
-#define TIMELESS_LINES 10000 // after so many a source without times is judged
-#define SOURCE_LINES_MIN 200 // that a source has before it is judged
-#define DAILY 0.9            // what news of a source counts for a day later
+#define NOISE_LINES (RECENT_LINES / 2.0) // of them that are new
+#define TIMELESS_LINES 10000             // after so many a source without times is judged
+#define SOURCE_LINES_MIN 200             // that a source has before it is judged
+#define DAILY 0.9                        // what news of a source counts for a day later
 
 const char *reef_news_name(reef_news news) {
-    static const char *const NAMES[REEF_NEWS_COUNT] = {"type", "word", "rate", "silence", "again"};
+    static const char *const NAMES[REEF_NEWS_COUNT] = {"type",    "word",  "rate",
+                                                       "silence", "again", "noise"};
     return NAMES[news];
 }
 
@@ -293,6 +296,11 @@ static void mark(reef_event *event, const reef_token *token) {
     event->new_bytes = token->bytes;
 }
 
+// Where most lines are new, neither that nor a word such as "error" means anything.
+static bool is_noise(const reef_watch_source *s) {
+    return s->recent_news > NOISE_LINES;
+}
+
 static reef_status judge_type(reef_watch *w, judged *j, reef_error *err) {
     reef_watch_source *s = j->source;
     // By what the source did of late, and by its last lines: a log that was begun says little new.
@@ -308,7 +316,7 @@ static reef_status judge_type(reef_watch *w, judged *j, reef_error *err) {
     s->news_ms = w->now_ms;
     reef_status status = reef_line_types_add(&w->types, j->number, &j->tokens, j->line, j->count,
                                              &j->match.type, err);
-    j->is_event = status == REEF_OK && s->judged && bits >= EVENT_BITS;
+    j->is_event = status == REEF_OK && s->judged && bits >= EVENT_BITS && !is_noise(s);
     if (!j->is_event) {
         free(nearest);
         return status;
@@ -405,25 +413,46 @@ static reef_status judge_again(reef_watch *w, judged *j, reef_error *err) {
     const bool is_seldom = j->tokens.severity >= REEF_SEVERITY_ERROR &&
                            w->now_ms - type->rhythm.last_ms >= DAY_MS &&
                            type->rhythm.days < AGAIN_DAYS_MAX;
-    // Where most lines are new, a word such as "error" means nothing either.
-    const bool is_noise = !came && s->recent_news > RECENT_LINES / 2.0;
-    if (j->is_event || (!is_fault && (!is_seldom || is_noise))) return REEF_OK;
+    if (j->is_event || (!is_fault && (!is_seldom || (!came && is_noise(s))))) return REEF_OK;
     double bits = is_fault ? FAULT_BITS : reef_log2_down((s->lines + 1.0) / (double)type->lines);
     if (bits < EVENT_BITS || !is_told(w, j, type)) return REEF_OK;
     reef_event event = event_of(w, j, came ? REEF_NEWS_AGAIN : REEF_NEWS_TYPE, bits);
     return tell(w, &event, type, err);
 }
 
+// Said once, and again when it was not so for as long as makes a type of line new again.
+static reef_status judge_noise(reef_watch *w, judged *j, reef_error *err) {
+    reef_watch_source *s = j->source;
+    if (s->noisy && w->now_ms - s->noise_ms > (int64_t)w->options.forget_days * DAY_MS)
+        s->noisy = false;
+    if (!is_noise(s)) return REEF_OK;
+    s->noise_ms = w->now_ms;
+    reef_line_type *type = &w->types.types[j->match.type];
+    if (s->noisy || j->is_event || !is_told(w, j, type)) return REEF_OK;
+    s->noisy = true;
+    reef_event event = event_of(w, j, REEF_NEWS_NOISE, NOISE_BITS);
+    reef_status status = tell(w, &event, type, err);
+    s->noise_incident = type->incident;
+    s->noise_event = type->event;
+    return status;
+}
+
 // The open incident of whose event it is one more line; NULL: none.
-static reef_open_incident *repeated(reef_watch *w, const judged *j) {
-    if (j->match.type == UINT32_MAX) return NULL;
+static reef_open_incident *repeated(reef_watch *w, const judged *j, uint32_t *event) {
+    const reef_watch_source *s = j->source;
+    *event = s->noise_event;
+    if (j->match.type == UINT32_MAX)
+        return s->noisy && is_noise(s) && *event != UINT32_MAX
+                   ? reef_incidents_find(&w->incidents, s->noise_incident)
+                   : NULL;
     const reef_line_type *type = &w->types.types[j->match.type];
+    *event = type->event;
     bool is_more =
         j->is_repeats ? j->source->last_in_event
         : type->is_rate
             ? type->rhythm.is_rising
             : type->event_token < 0 || j->tokens.tokens[type->event_token].hash == type->event_word;
-    if (!is_more || type->event == UINT32_MAX) return NULL;
+    if (!is_more || *event == UINT32_MAX) return NULL;
     return reef_incidents_find(&w->incidents, type->incident);
 }
 
@@ -434,6 +463,7 @@ static reef_status judge_line(reef_watch *w, judged *j, bool is_repeated, reef_e
     else if (j->match.news >= 0)
         status = judge_word(w, j, err);
     if (status == REEF_OK && !is_repeated) status = judge_again(w, j, err);
+    if (status == REEF_OK) status = judge_noise(w, j, err);
     return status == REEF_OK ? judge_rate(w, j, err) : status;
 }
 
@@ -466,12 +496,13 @@ reef_status reef_watch_line(reef_watch *w,
     read_repeats(w, &j);
     count_line(w, j.source, j.is_repeats ? j.source->last_severity : j.tokens.severity, j.lines);
     if (!j.is_repeats) reef_line_types_find(&w->types, number, &j.tokens, &j.match);
-    reef_open_incident *open = repeated(w, &j);
+    uint32_t event;
+    reef_open_incident *open = repeated(w, &j, &event);
     const uint64_t number_of_open = open != NULL ? open->incident.number : 0;
     status = j.is_repeats ? judge_repeats(w, &j, err) : judge_line(w, &j, open != NULL, err);
     if (status != REEF_OK) return status;
     if (open != NULL && !j.is_event && open->incident.number == number_of_open)
-        reef_incidents_repeat(open, w->types.types[j.match.type].event, j.lines, w->now_ms);
+        reef_incidents_repeat(open, event, j.lines, w->now_ms);
     if (!j.is_repeats) j.source->last_severity = j.tokens.severity;
     j.source->last_in_event = j.is_event || open != NULL;
     w->counts.lines++;

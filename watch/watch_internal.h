@@ -19,6 +19,10 @@ typedef struct reef_watch_source {
     int64_t day, first_ms, news_ms;
     uint64_t read;
     bool judged;
+    bool noisy;              // most of its lines were new, not so long ago that this is forgotten
+    int64_t noise_ms;        // when that was so last
+    uint64_t noise_incident; // that says so
+    uint32_t noise_event;    // of it
     reef_named_type last[REEF_LAST_TYPES_MAX]; // (last_count) types that its last line counted for
     uint32_t last_count;
     reef_severity last_severity;

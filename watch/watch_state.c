@@ -123,6 +123,10 @@ static void code_source(coder *c, reef_watch_source *s) {
     code_i64(c, &s->news_ms);
     code_u64(c, &s->read);
     code_bool(c, &s->judged);
+    code_bool(c, &s->noisy);
+    code_i64(c, &s->noise_ms);
+    code_u64(c, &s->noise_incident);
+    code_u32(c, &s->noise_event);
     uint32_t severity = s->last_severity;
     code_count(c, &s->last_count, REEF_LAST_TYPES_MAX);
     for (uint32_t i = 0; i < s->last_count; i++) {

@@ -7,7 +7,7 @@ const incidents = (() => {
     const SHOWN = 6; // before the rest is asked for
     const SORTS = {
         type: 'new type of line', word: 'new word', rate: 'far more than ever', silence: 'does not come any more',
-        again: 'an error again',
+        again: 'an error again', noise: 'most lines are new',
     };
     const SEVERITIES = ['none', 'warning', 'error', 'critical'];
     const SIGNS = { none: '', warning: '△ ', error: '▲ ', critical: '✖ ' };

@@ -4,7 +4,8 @@
 // the host, numbers, ids) are no news. What is left is its *type*. An *event* is something new of
 // one sort: a type of line that never came, a word or a small number where always the same ones
 // stood, a type that comes far more often than it ever did, one that came all the time and stops.
-// The first line of it is the event, what follows is counted.
+// The first line of it is the event, what follows is counted. Where most lines of a source are new
+// that is one event, and they are none.
 //
 // Events less than a gap apart, over all sources, are one *incident*. It is named after its rarest
 // event, stays open while its causes repeat, and *rings* where it is rarer than what the budget
@@ -54,6 +55,7 @@ typedef enum reef_news {
     REEF_NEWS_RATE,    // far more lines of a type than ever
     REEF_NEWS_SILENCE, // a type that came all the time does not come
     REEF_NEWS_AGAIN,   // an error that came seldom, and not for a day
+    REEF_NEWS_NOISE,   // most lines of a source are new: none of them says anything
     REEF_NEWS_COUNT
 } reef_news;
 

@@ -535,8 +535,8 @@ WATCH_TEST(an_incident_keeps_so_many_events_and_counts_the_others) {
     for (size_t i = 0; i < 100; i++)
         say(d, 0, "fatal%c%c case%c%c", 'a' + i % 26, 'a' + i / 26, 'a' + i % 26, 'a' + i / 26);
     assert_int_equal(finish(d), 1);
-    assert_int_equal(d->heard[0].event_count, REEF_WATCH_EVENTS_MAX);
-    assert_int_equal(d->heard[0].more, 100 - REEF_WATCH_EVENTS_MAX);
+    assert_int_equal(d->heard[0].event_count, REEF_WATCH_EVENTS_MAX - 1);
+    assert_int_equal(d->heard[0].more, 101 - REEF_WATCH_EVENTS_MAX);
 }
 
 // Ten days, each with one critical message and three others that are new: how many of each ring
@@ -682,10 +682,10 @@ WATCH_TEST(a_fault_rings_each_time_and_what_is_normal_or_muted_does_not) {
 
 // ---- bounds and odd input -----------------------------------------------------------------------
 
-WATCH_TEST(lines_of_random_words_are_bounded) {
-    usual(d, 2 * DAY_MS);
+// Lines of words that never came, of some sources.
+static void random_lines(desk *d, size_t lines, uint32_t sources) {
     char line[512];
-    for (size_t i = 0; i < 100000; i++, d->now_ms += 100) {
+    for (size_t i = 0; i < lines; i++, d->now_ms += 100) {
         size_t used = 0, words = 2 + draw(d, 30);
         for (size_t w = 0; w < words; w++) {
             for (uint32_t letter = 0; letter < 6; letter++)
@@ -694,13 +694,62 @@ WATCH_TEST(lines_of_random_words_are_bounded) {
         }
         // Of so many words some mean something elsewhere.
         if (i % 400 == 7) used += (size_t)sprintf(line + used, "error");
-        must(say_bytes(d, i % SOURCES, line, used));
+        must(say_bytes(d, (uint32_t)(i % sources), line, used));
     }
+}
+
+// Of all incidents that ended the events of one sort; the last of them in *out.
+static size_t heard_of(const desk *d, reef_news news, const reef_event **out) {
+    size_t heard = 0;
+    for (size_t i = 0; i < d->heard_count; i++)
+        for (size_t e = 0; e < d->heard[i].event_count; e++)
+            if (d->heard[i].events[e].news == news) {
+                *out = &d->heard[i].events[e];
+                heard++;
+            }
+    return heard;
+}
+
+WATCH_TEST(a_log_of_lines_that_are_all_new_rings_once) {
+    for (size_t day = 0; day < 3; day++) {
+        random_lines(d, 20000, 1); // from its first line on
+        d->now_ms = BEGIN_MS + (int64_t)(day + 1) * DAY_MS;
+    }
+    const reef_event *noise = NULL;
+    (void)finish(d);
+    assert_int_equal(heard_of(d, REEF_NEWS_NOISE, &noise), 1);
+    assert_int_equal(counts(d).events[REEF_NEWS_TYPE], 0);
+    assert_int_equal(counts(d).incidents, 1);
+    assert_int_equal(d->rung, 1);
+    assert_true(noise->count > 15000); // what follows is more of it
+    assert_true(counts(d).in_events >= noise->count);
+}
+
+PLAIN_TEST(all_new_lines_ring_again_after_what_is_new_is_forgotten) {
+    desk *d = desk_new(&(reef_watch_options){.forget_days = 4});
+    const reef_event *noise = NULL;
+    usual(d, 2 * DAY_MS);
+    random_lines(d, 5000, 1);
+    usual(d, 2 * DAY_MS);
+    random_lines(d, 5000, 1);
+    assert_int_equal(counts(d).events[REEF_NEWS_NOISE], 1);
+    usual(d, 5 * DAY_MS);
+    random_lines(d, 5000, 1);
+    (void)finish(d);
+    assert_int_equal(heard_of(d, REEF_NEWS_NOISE, &noise), 2);
+    assert_true(noise->bits > 30.0);
+    reef_watch_free(d->watch);
+}
+
+WATCH_TEST(lines_of_random_words_are_bounded) {
+    usual(d, 2 * DAY_MS);
+    random_lines(d, 100000, SOURCES);
     reef_watch_counts c = counts(d);
     assert_int_equal(c.types, REEF_WATCH_TYPES_MAX);
     assert_int_equal(c.lines, d->lines);
     assert_true(d->rung <= 20);
-    assert_true(c.events[REEF_NEWS_TYPE] < 900); // the first ones, before most lines are new
+    assert_true(c.events[REEF_NEWS_TYPE] < 1500); // the first ones, before most lines are new
+    assert_int_equal(c.events[REEF_NEWS_NOISE], SOURCES);
     (void)finish(d);
     assert_true(counts(d).incidents < 100);
 }

@@ -20,7 +20,8 @@ static const char *word_of(const char *sort) {
                                            {"word", "word"},
                                            {"rate", "many"},
                                            {"silence", "gone"},
-                                           {"again", "again"}};
+                                           {"again", "again"},
+                                           {"noise", "noise"}};
     for (size_t i = 0; i < sizeof(WORDS) / sizeof(*WORDS); i++)
         if (strcmp(sort, WORDS[i][0]) == 0) return WORDS[i][1];
     return "";
