@@ -13,15 +13,13 @@
 
 #define COLUMNS 80
 #define MARGIN 15
+#define DIGITS "0123456789"
 #define BEFORE_WORD 20 // columns of the text before what is new in it, where all has no room
 
 static const char *word_of(const char *sort) {
-    static const char *const WORDS[][2] = {{"type", "new"},
-                                           {"word", "word"},
-                                           {"rate", "many"},
-                                           {"silence", "gone"},
-                                           {"again", "again"},
-                                           {"noise", "noise"}};
+    static const char *const WORDS[][2] = {{"type", "new"},    {"word", "word"},
+                                           {"rate", "many"},   {"silence", "gone"},
+                                           {"again", "again"}, {"noise", "noise"}};
     for (size_t i = 0; i < sizeof(WORDS) / sizeof(*WORDS); i++)
         if (strcmp(sort, WORDS[i][0]) == 0) return WORDS[i][1];
     return "";
@@ -39,6 +37,26 @@ static size_t message_at(const char *line, size_t count, size_t at) {
         return (size_t)(found - line);
     }
     return at;
+}
+
+// Where a line that has no room differs from the one that is nearest to it, other than in numbers:
+// from the word before; `at` where that is not far.
+static size_t unlike_at(const char *line, size_t count, size_t at, const char *nearest) {
+    const size_t begin = at;
+    if (count - at <= COLUMNS - MARGIN) return at;
+    const char *other = nearest + reef_line_text_at((const uint8_t *)nearest, strlen(nearest));
+    size_t word = at, before = at;
+    for (;;) {
+        const size_t digits = strspn(line + at, DIGITS), others = strspn(other, DIGITS);
+        if ((digits == 0 || others == 0) && (line[at] == '\0' || line[at] != *other)) break;
+        if (line[at] == ' ') {
+            before = word;
+            word = at + 1;
+        }
+        at += digits > 0 ? digits : 1;
+        other += others > 0 ? others : 1;
+    }
+    return before > begin + BEFORE_WORD ? before : begin;
 }
 
 // "app.log, byte 123456": of one of the files of its source.
@@ -63,6 +81,8 @@ static void print_event(const json_t *event) {
     const bool has_new = new_bytes > 0 && new_at >= begin && new_at + new_bytes <= count;
     size_t at = begin;
     if (!has_new) at = message_at(line, count, begin);
+    if (at == begin && strcmp(sort, "type") == 0)
+        at = unlike_at(line, count, begin, reef_cli_text_of(event, "nearest"));
     if (has_new && new_at + new_bytes > begin + COLUMNS - MARGIN && new_at > begin + BEFORE_WORD)
         at = new_at - BEFORE_WORD;
     const bool moved = at > begin;
