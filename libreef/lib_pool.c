@@ -147,9 +147,6 @@ static reef_status layer_config(reef_config *config,
     set_number(&config->topk, options->topk);
     set_number(&config->d_key, options->d_key);
     set_number(&config->side, options->side);
-    // First the side itself: later generations are as large unless side_new says otherwise.
-    config->side_new = config->side;
-    set_number(&config->side_new, options->side_new);
     config->batch_norm = options->no_batch_norm == 0;
     if (options->seed > 0) config->seed = options->seed;
     config->experts_max = options->experts_max;
@@ -330,9 +327,8 @@ reef_status reef_pool_seal(reef_pool *pool, uint32_t side, reef_error *err) {
     if (reef_config_is_layer(&pool->config))
         status = reef_trainer_layer_seal(pool->trainer, side, NULL, NULL, err);
     else if (side > 0)
-        status =
-            reef_fail(err, REEF_ERR_INVALID,
-                      "side %u: the next generation of a model is as large as its side_new", side);
+        status = reef_fail(err, REEF_ERR_INVALID,
+                           "side %u: the next generation of a model begins with its side", side);
     else
         status = reef_trainer_seal(pool->trainer, NULL, NULL, err);
     reef_lib_leave(pool);

@@ -42,7 +42,7 @@ static reef_status seal_language(reef_trainer *trainer,
                                  reef_dtype dtype,
                                  reef_sealing *out,
                                  reef_error *err) {
-    const reef_opening opening = {.reason = "command", .side = trainer->network.config.side_new};
+    const reef_opening opening = {.reason = "command", .side = trainer->network.config.side};
     reef_sealing sealing;
     reef_status status = reef_trainer_pin(trainer, err); // passes measure
     if (status == REEF_OK) status = check_language_seal(trainer, err);

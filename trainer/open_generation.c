@@ -23,7 +23,7 @@ reef_status reef_trainer_seal_check(reef_trainer *trainer,
                                     reef_error *err) {
     const reef_config *config = &trainer->network.config;
     reef_dtype dtype;
-    *side = config->side_new;
+    *side = config->side;
     reef_status status = reef_seal_dtype_parse(config, seal_dtype, &dtype, err);
     return status == REEF_OK ? trainer->ops->seal_check(trainer, err) : status;
 }

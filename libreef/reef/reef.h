@@ -77,8 +77,7 @@ typedef struct reef_layer_options {
     uint32_t d_model;       /* width of a row; has no default */
     uint32_t heads, topk;   /* retrieval heads, 8; experts that each retrieves for a row, 16 */
     uint32_t d_key;         /* width of a head's query, even; 64 */
-    uint32_t side;          /* sub-keys a side of the first generation, 64 */
-    uint32_t side_new;      /* and of later ones; `side` */
+    uint32_t side;          /* sub-keys a side that a generation begins with, 64 */
     const char *expert;     /* "gelu" (default), "relu" or "glu" */
     const char *score;      /* "softmax" (default), "sigmoid" or "relu" */
     const char *seal_dtype; /* of sealed rows: "f32" (default) or "int8" */

@@ -88,7 +88,7 @@ class Learner:
     """A layer pool that learns task after task: the sums of the open generation, and of the gate, are all it keeps."""
 
     def __init__(self, path, side):
-        self.layer = reef.create_layer(path, WIDTH, heads=1, topk=1, d_key=2, side=side, side_new=side, seed=1)
+        self.layer = reef.create_layer(path, WIDTH, heads=1, topk=1, d_key=2, side=side, seed=1)
         self.gram = self.target = 0  # of generation 0's experts over all images so far: which task one is of
 
     def learn(self, task, images, labels):

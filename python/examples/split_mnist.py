@@ -25,7 +25,7 @@ class Model(nn.Module):
 
     def __init__(self, pools, width=64):
         super().__init__()
-        sizes = dict(heads=4, topk=8, d_key=32, side=16, side_new=16, learning_rate=0.002)
+        sizes = dict(heads=4, topk=8, d_key=32, side=16, learning_rate=0.002)
         self.project = nn.Linear(784, width)
         self.peers = nn.ModuleList(
             reef.torch.PeerLayer(reef.create_layer(os.path.join(pools, name), width, **sizes))

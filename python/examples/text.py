@@ -20,7 +20,7 @@ def main(path, first, *others):
     """First file, seal, the others."""
     with open(first, "rb") as file:
         sample = file.read(20000)
-    with reef.create(path, layers=2, d_model=64, side=32, side_new=32, boundaries="given") as pool:
+    with reef.create(path, layers=2, d_model=64, side=32, boundaries="given") as pool:
         print(f"untrained: {pool.evaluate(sample).bits_per_byte:.3f} bits per byte of {first}")
         pool.train(chunks(first), source=first)
         pool.seal()

@@ -49,7 +49,7 @@ class Sized(Structure):
 
 class LayerOptions(Sized):
     _fields_ = [("size", c_size_t), ("d_model", c_uint32), ("heads", c_uint32), ("topk", c_uint32),
-                ("d_key", c_uint32), ("side", c_uint32), ("side_new", c_uint32), ("expert", c_char_p),
+                ("d_key", c_uint32), ("side", c_uint32), ("expert", c_char_p),
                 ("score", c_char_p), ("seal_dtype", c_char_p), ("no_batch_norm", c_int32), ("seed", c_uint64),
                 ("experts_max", c_uint64), ("learning_rate", c_float), ("expert_rate", c_float),
                 ("beta1", c_float), ("beta2", c_float), ("epsilon", c_float), ("clip", c_float)]

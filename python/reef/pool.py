@@ -222,12 +222,12 @@ def _setting(value):
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def create_layer(path, d_model, *, heads=0, topk=0, d_key=0, side=0, side_new=0, expert=None, score=None,
+def create_layer(path, d_model, *, heads=0, topk=0, d_key=0, side=0, expert=None, score=None,
                  seal_dtype=None, batch_norm=True, seed=0, experts_max=0, learning_rate=0.0, expert_rate=0.0,
                  beta1=0.0, beta2=0.0, epsilon=0.0, clip=0.0, threads=0):
     """Make a pool of one PEER layer, and open it for writing. What is zero or None is the default."""
     options = _c.LayerOptions(d_model=d_model, heads=heads, topk=topk, d_key=d_key, side=side,
-                              side_new=side_new, expert=_optional("expert", expert), score=_optional("score", score),
+                              expert=_optional("expert", expert), score=_optional("score", score),
                               seal_dtype=_optional("seal_dtype", seal_dtype), no_batch_norm=not batch_norm, seed=seed,
                               experts_max=experts_max, learning_rate=learning_rate, expert_rate=expert_rate,
                               beta1=beta1, beta2=beta2, epsilon=epsilon, clip=clip)

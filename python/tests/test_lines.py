@@ -11,7 +11,7 @@ import pytest
 import reef
 
 WATCHING = dict(layers=1, d_model=16, attention_heads=2, context=16, batch=4, heads=2, topk=2, d_key=8, side=4,
-                side_new=4, net_share=0, memory="4M", threads=1)
+                net_share=0, memory="4M", threads=1)
 MIDNIGHT = datetime.datetime(2026, 11, 1, tzinfo=datetime.timezone.utc)
 
 

@@ -14,9 +14,9 @@ import pytest
 import reef
 
 SMALL = dict(layers=1, d_model=16, attention_heads=2, context=16, batch=2, heads=2, topk=2, d_key=8,
-             side=4, side_new=4, boundaries="given", memory=0,
+             side=4, boundaries="given", memory=0,
              threads=1)
-LAYER = dict(heads=2, topk=3, d_key=6, side=5, side_new=4, seed=3, learning_rate=0.01, threads=1)
+LAYER = dict(heads=2, topk=3, d_key=6, side=5, seed=3, learning_rate=0.01, threads=1)
 TEXT = b"the reef grows over what it was. " * 100
 
 
@@ -490,7 +490,7 @@ def test_a_layer_learns_seals_and_keeps(tmp_path):
         mask[1, ::2] = False
         mixed = layer.forward(x, mask=mask)
         assert np.array_equal(mixed[::2], sealed[::2]) and np.array_equal(mixed[1::2], later[1::2])
-        assert [g.experts for g in layer.generations] == [25, 16]
+        assert [g.experts for g in layer.generations] == [25, 25]
         assert layer.usage(1)[0].sum() == 20 * 75 * 2 * 3
     for state, expected in (0, sealed), ("later", later), (None, later):
         with reef.open(tmp_path / "pool", as_of=state) as layer:

@@ -15,7 +15,7 @@ import reef.torch  # noqa: E402
 from plain_peer import PlainPeer  # noqa: E402
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-SIZES = dict(heads=2, topk=4, d_key=8, side=6, side_new=5, seed=5, threads=2)
+SIZES = dict(heads=2, topk=4, d_key=8, side=6, seed=5, threads=2)
 
 
 def error(mine, right):

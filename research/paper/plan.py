@@ -40,8 +40,6 @@ class Cell:
     def __init__(self, plan, system, size, config, budget, rate, seed):
         self.system, self.size, self.budget, self.tuning, self.sets = system, size, budget, False, False
         self.config = config | {"learning_rate": f"{rate:g}", "seed": f"{seed:g}"}
-        if "side_new" in plan.fields and "side" in config:  # there is no later generation
-            self.config["side_new"] = config["side"]
         self.rate, self.seed = rate, seed
         self.pool = digest([self.config, budget, plan.train_hash])
         self.id = digest([self.pool, plan.valid_hash])

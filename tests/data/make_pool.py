@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-SIZES = ("--memory 4M --d-model 2 --attention-heads 1 --context 16 --batch 2 --heads 1 --topk 2 --d-key 4 --side 3 --side-new 3 "
+SIZES = ("--memory 4M --d-model 2 --attention-heads 1 --context 16 --batch 2 --heads 1 --topk 2 --d-key 4 --side 3 "
          "--d-ffw 8")
 STATES = ("0", "kept", "now")
 TEXTS = ("words.txt", "digits.txt")

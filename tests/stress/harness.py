@@ -21,10 +21,10 @@ ANSWER_SECONDS_MAX = 600  # an answer may wait for a commit
 # A model that takes a training step in milliseconds: what is tried here is the daemon around it.
 TINY = (
     "--layers 1 --d-model 16 --attention-heads 2 --context 16 --batch 2 --heads 2 --topk 2 "
-    "--d-key 8 --side 4 --side-new 4 --memory 0"
+    "--d-key 8 --side 4 --memory 0"
 ).split()
 SMALL = (
-    "--layers 2 --d-model 32 --attention-heads 2 --heads 2 --topk 8 --d-key 32 --side 32 --side-new 32 "
+    "--layers 2 --d-model 32 --attention-heads 2 --heads 2 --topk 8 --d-key 32 --side 32 "
     "--memory 0"
 ).split()
 ONE_GENERATION = ["--boundaries", "given"]  # no seal in the middle of a comparison

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 // Odd sizes, so that a swapped stride shows; ROWS is one whole piece and part of another.
-enum { D = 7, HEADS = 2, TOPK = 3, D_KEY = 6, SIDE = 5, SIDE_NEW = 4, ROWS = 75 };
+enum { D = 7, HEADS = 2, TOPK = 3, D_KEY = 6, SIDE = 5, ROWS = 75 };
 
 static inline reef_layer_options lib_layer_options(void) {
     return (reef_layer_options){.size = sizeof(reef_layer_options),
@@ -18,7 +18,6 @@ static inline reef_layer_options lib_layer_options(void) {
                                 .topk = TOPK,
                                 .d_key = D_KEY,
                                 .side = SIDE,
-                                .side_new = SIDE_NEW,
                                 .seed = 3,
                                 .learning_rate = 0.01f};
 }

@@ -37,7 +37,6 @@ static inline reef_config lifelong_config(void) {
     config.topk = 2;
     config.d_key = 8;
     config.side = 6;
-    config.side_new = 4;
     config.learning_rate = 5e-3f;
     config.memory = REEF_MEMORY_BYTES_MIN;
     return config;

@@ -55,7 +55,6 @@ reef_config tiny_config(void) {
     config.topk = 2;
     config.d_key = 8;
     config.side = 4;
-    config.side_new = 4;
     config.memory = REEF_MEMORY_BYTES_MIN;
     return config;
 }

@@ -37,7 +37,6 @@ static inline reef_config small_config(void) {
     config.topk = 2;
     config.d_key = 6;
     config.side = 5;
-    config.side_new = 4;
     return config;
 }
 

@@ -8,10 +8,9 @@
 #define TINY_OPTIONS                                                                               \
     "--layers", "2", "--ffw", "pd", "--d-model", "16", "--attention-heads", "2", "--context",      \
         "16", "--batch", "2", "--heads", "1", "--topk", "2", "--d-key", "8", "--side", "4",        \
-        "--side-new", "3", "--d-ffw", "16", "--memory", "4M"
+        "--d-ffw", "16", "--memory", "4M"
 
 #define TINY_SIDE 4
-#define TINY_SIDE_NEW 3
 
 /**
  * Train the pool in `path`, made with TINY_OPTIONS: English, sealed; then C, with a snapshot "kept"

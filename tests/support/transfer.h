@@ -20,7 +20,6 @@ static inline int setup(void **state) {
     pair *p = room(sizeof(*p));
     lifelong_setup((void **)&p->a);
     lifelong_setup((void **)&p->b);
-    p->a->config.side_new = 5;
     choose(&p->a->config, "boundaries", "given");
     temp_dir_join(p->one, p->a->dir, "one");
     temp_dir_join(p->other, p->a->dir, "other");

@@ -56,7 +56,7 @@ typedef struct size {
 
 // Medium is what a pool has without being asked. Nets are those of the front in docs/RESULTS.md.
 static const size SIZES[] = {
-    {"small", "256M", "0.125", {{"topk", "16"}, {"side", "32"}, {"side_new", "32"}}},
+    {"small", "256M", "0.125", {{"topk", "16"}, {"side", "32"}}},
     {"medium", "1G", "0.5", {{0}}},
     {"large",
      "4G",
@@ -140,7 +140,7 @@ static void estimate(making *m) {
     m->memory_bytes = BASE_BYTES + COPIES * (rows_bytes(config, config->side) + dense) +
                       tokens * config->layers * TOKEN_VECTORS * config->d_model * sizeof(float);
     // A sealed generation has its rows, but no moments.
-    m->generation_bytes = rows_bytes(config, config->side_new);
+    m->generation_bytes = rows_bytes(config, config->side);
     // All memories together, once they are as large as they may be.
     if (config->memory > 0) m->memory_bytes += config->memory + MIXER_BYTES;
 }

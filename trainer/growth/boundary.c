@@ -220,7 +220,7 @@ static reef_status report_full(reef_trainer *trainer, const char *reason, reef_e
 
 reef_status reef_growth_begin(reef_trainer *trainer, const char *reason, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    const reef_opening opening = {.reason = reason, .side = config->side_new};
+    const reef_opening opening = {.reason = reason, .side = config->side};
     reef_sealing sealing;
     // A full pool continues to learn in the open generation; the event says so once.
     if (!reef_room_for_generation(trainer)) return report_full(trainer, reason, err);

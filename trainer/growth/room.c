@@ -32,7 +32,7 @@ bool reef_room_for_experts(const reef_trainer *trainer, uint64_t experts) {
 }
 
 bool reef_room_for_generation(const reef_trainer *trainer) {
-    uint64_t side = trainer->network.config.side_new;
+    uint64_t side = trainer->network.config.side;
     return has_room_for_kind(trainer) && reef_room_for_experts(trainer, side * side);
 }
 

@@ -13,7 +13,7 @@ uint32_t reef_room_kinds(const reef_trainer *trainer);
 /** Does experts_max leave room for so many more experts in each layer? */
 bool reef_room_for_experts(const reef_trainer *trainer, uint64_t experts);
 
-/** Is there room for a generation that begins another kind, with side_new? */
+/** Is there room for a generation that begins another kind? */
 bool reef_room_for_generation(const reef_trainer *trainer);
 
 /** Was a boundary refused for want of room, and is there none still? */

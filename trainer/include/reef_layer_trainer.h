@@ -43,7 +43,7 @@ REEF_API size_t reef_trainer_layer_collected(const reef_trainer *trainer);
  * Seal the open generation, trained or not, and open the next, which adds nothing at first.
  * Commits.
  *
- * side        of the next; 0: the configuration's side_new
+ * side        of the next; 0: the configuration's side
  * seal_dtype  as in reef_trainer_seal
  *
  * Errors: INVALID gradients are collected; FULL experts_max, the disk.

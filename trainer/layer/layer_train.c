@@ -237,7 +237,7 @@ reef_status reef_trainer_layer_seal(reef_trainer *trainer,
     if (trainer->layer == NULL) return reef_layer_fail_other_model(trainer, err);
     reef_status status = reef_seal_dtype_parse(config, seal_dtype, &dtype, err);
     if (status != REEF_OK) return status;
-    return seal(trainer, side == 0 ? config->side_new : side, dtype, out, err);
+    return seal(trainer, side == 0 ? config->side : side, dtype, out, err);
 }
 
 // ---- the public passes --------------------------------------------------------------------------
@@ -280,14 +280,14 @@ static reef_status allocate_layer(reef_trainer *trainer, reef_error *err) {
 }
 
 static reef_status check_layer_seal(const reef_trainer *trainer, reef_error *err) {
-    return check_room(trainer, trainer->network.config.side_new, err);
+    return check_room(trainer, trainer->network.config.side, err);
 }
 
 static reef_status seal_layer(reef_trainer *trainer,
                               reef_dtype dtype,
                               reef_sealing *out,
                               reef_error *err) {
-    return seal(trainer, trainer->network.config.side_new, dtype, out, err);
+    return seal(trainer, trainer->network.config.side, dtype, out, err);
 }
 
 static reef_status check_layer_grow(const reef_trainer *trainer, reef_error *err) {

@@ -17,7 +17,7 @@ const TOKEN = '0123456789abcdef0123456789abcdef', WAIT = { timeout: 120000 };
 const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
     '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 const MODEL = ['--layers', '2', '--d-model', '16', '--attention-heads', '2', '--context', '16',
-    '--batch', '4', '--heads', '2', '--topk', '2', '--d-key', '8', '--side', '6', '--side-new', '4',
+    '--batch', '4', '--heads', '2', '--topk', '2', '--d-key', '8', '--side', '6',
     '--boundaries', 'given', '--memory', '4M'];
 
 const directory = mkdtempSync(join(tmpdir(), 'reef-dashboard-'));

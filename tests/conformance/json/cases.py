@@ -4,7 +4,7 @@ A case is (schema, arguments). The folder is that of world.py; what changes a po
 """
 
 TINY = ["--layers", "1", "--d-model", "16", "--attention-heads", "2", "--context", "16", "--batch", "2", "--heads", "1",
-        "--topk", "2", "--d-key", "8", "--side", "4", "--side-new", "4"]
+        "--topk", "2", "--d-key", "8", "--side", "4"]
 
 # These leave everything as it is.
 READING = [

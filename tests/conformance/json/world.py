@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 SIZES = ("--layers 2 --d-model 16 --attention-heads 2 --context 16 --batch 2 --heads 1 --topk 2 --d-key 8 --side 10 "
-         "--side-new 10 --boundaries given").split()
+         "--boundaries given").split()
 SMALL = [*SIZES, "--memory", "4M"]
 WORDS = {
     "english": "the sea is calm and the night is long on the shore of a small green island ".split(),

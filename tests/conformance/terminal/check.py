@@ -16,7 +16,7 @@ import time
 
 DEADLINE_S = 90
 SIZES = ("--layers 1 --d-model 16 --attention-heads 2 --context 16 --batch 2 --heads 1 --topk 2 --d-key 8 --side 4 "
-         "--side-new 4 --memory 0").split()
+         "--memory 0").split()
 STARTED = []  # processes; none outlives the test
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

@@ -112,7 +112,7 @@ words() { # bytes, words...
 }
 
 tiny=(--layers 2 --ffw pd --d-model 16 --attention-heads 2 --context 16 --batch 2 --heads 1 --topk 2 --d-key 8
-    --side 4 --side-new 3 --d-ffw 16 --boundaries given
+    --side 4 --d-ffw 16 --boundaries given
     --memory 0)
 hours_ago=$((-5 * 3600))
 

@@ -23,10 +23,10 @@ static size_t good_bytes;
 
 static void choose(reef_config *config) {
     static const char *const FIELDS[][2] = {
-        {"layers", "1"},   {"d_model", "4"},        {"attention_heads", "1"},
-        {"context", "8"},  {"batch", "2"},          {"heads", "1"},
-        {"topk", "1"},     {"d_key", "2"},          {"side", "2"},
-        {"side_new", "2"}, {"boundaries", "given"}, {"memory", "4194304"},
+        {"layers", "1"},         {"d_model", "4"},      {"attention_heads", "1"},
+        {"context", "8"},        {"batch", "2"},        {"heads", "1"},
+        {"topk", "1"},           {"d_key", "2"},        {"side", "2"},
+        {"boundaries", "given"}, {"memory", "4194304"},
     };
     reef_error err;
     reef_config_default(config);

@@ -226,7 +226,7 @@ WORLD_TEST(a_dry_run_refuses_what_the_command_refuses) {
     make_pool(fresh);
     (void)reef_json("init", full, TINY_OPTIONS, "--experts-max", "20", NULL);
     (void)reef_json("init", layer, "--model", "layer", "--d-model", "8", "--side", "4", "--topk",
-                    "2", "--side-new", "3", "--experts-max", "20", NULL);
+                    "2", "--experts-max", "20", NULL);
     BOTH_REFUSE(64, "not a name for a snapshot", "snapshot", "create", fresh, "a b");
     BOTH_REFUSE(64, "not a name for a snapshot", "snapshot", "create", fresh, long_name);
     BOTH_REFUSE(64, "it names the last commit", "snapshot", "create", fresh, "now");
@@ -313,7 +313,7 @@ WORLD_TEST(dry_runs_change_nothing) {
 WORLD_TEST(seal_grow_freeze_and_snapshot_do_what_they_say) {
     char *pool = trained_pool(w, "changed");
     json_t *grown = reef_json("grow", pool, "--side", "6", NULL);
-    assert_int_equal(integer(grown, "experts_added"), 6 * 6 - TINY_SIDE_NEW * TINY_SIDE_NEW);
+    assert_int_equal(integer(grown, "experts_added"), 6 * 6 - TINY_SIDE * TINY_SIDE);
 
     json_t *frozen = reef_json("freeze", pool, "--layer", "0", "--first", "3", "--last", "9", NULL);
     assert_int_equal(integer(frozen, "changed"), 7);
@@ -328,7 +328,7 @@ WORLD_TEST(seal_grow_freeze_and_snapshot_do_what_they_say) {
 
     json_t *sealed = reef_json("seal", pool, NULL);
     assert_true(is_true(sealed, "sealed.sealed"));
-    assert_int_equal(integer(sealed, "opened.side"), TINY_SIDE_NEW);
+    assert_int_equal(integer(sealed, "opened.side"), TINY_SIDE);
     assert_true(integer(sealed, "loss_bytes") > 0);
     assert_true(number(sealed, "loss_before") > 0.0);
     assert_true(number(sealed, "loss_before") == number(sealed, "loss_after"));
@@ -348,7 +348,7 @@ WORLD_TEST(a_dry_seal_names_the_size_that_is_opened) {
     if (strstr(p.out, "would open generation 2 (3 x 3 experts in each PEER layer)") == NULL)
         fail_msg("%s", p.out);
     json_t *sealed = reef_json("seal", pool, NULL);
-    assert_int_equal(integer(sealed, "opened.side"), TINY_SIDE_NEW);
+    assert_int_equal(integer(sealed, "opened.side"), TINY_SIDE);
 }
 
 WORLD_TEST(seal_rounds_when_asked_for) {

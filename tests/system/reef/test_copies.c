@@ -76,7 +76,7 @@ FIXTURE_TEST(a_generation_goes_from_one_pool_to_another) {
     assert_false(is_true(plan, "done"));
     const json_t *would = json_at(plan, "imported.0");
     assert_int_equal(integer(would, "from"), 1);
-    assert_int_equal(integer(would, "experts"), TINY_SIDE_NEW * TINY_SIDE_NEW);
+    assert_int_equal(integer(would, "experts"), TINY_SIDE * TINY_SIDE);
     assert_true(integer(would, "trained_bytes") > 0);
     assert_true(loss(c->copy, "now", c->code) == code);
     json_t *done = reef_json("import", c->copy, c->pool, "--generations", "1", NULL);

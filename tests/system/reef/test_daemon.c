@@ -53,7 +53,7 @@ BOX_TEST(changes_go_through_the_daemon_while_it_runs) {
     assert_true(number(sealed, "loss_after") > 0.0);
     assert_int_equal(generation_count(box), 2);
     assert_int_equal(integer(reef_json("freeze", box->pool, NULL), "changed"),
-                     TINY_SIDE_NEW * TINY_SIDE_NEW);
+                     TINY_SIDE * TINY_SIDE);
     (void)reef_json("grow", box->pool, "--side=5", NULL);
     (void)reef_json("snapshot", "create", box->pool, "beside", NULL);
 

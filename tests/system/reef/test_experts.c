@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-#define EXPERTS_OLD (TINY_SIDE * TINY_SIDE)         // of generation 0, which is sealed
-#define EXPERTS_NEW (TINY_SIDE_NEW * TINY_SIDE_NEW) // of generation 1, which is open
+#define EXPERTS_OLD (TINY_SIDE * TINY_SIDE) // of generation 0, which is sealed
+#define EXPERTS_NEW (TINY_SIDE * TINY_SIDE) // of generation 1, which is open
 
 static void must(reef_status status, const reef_error *err) {
     if (status != REEF_OK) fail_msg("%s", err->message);

@@ -45,8 +45,7 @@ static int start_ranks(void **state) {
     run->pool = path_in(many, "rank-0");
     answers(0, "", "init", many, "--ranks", "2", "--layers", "1", "--d-model", "16", "--context",
             "16", "--batch", "4", "--heads", "1", "--topk", "2", "--d-key", "8", "--side", "4",
-            "--side-new", "4", "--attention-heads", "2", "--memory", "0", "--boundaries", "given",
-            NULL);
+            "--attention-heads", "2", "--memory", "0", "--boundaries", "given", NULL);
     return start_by(run, formatted("cd %s && exec " MPIRUN " -n %d " REEFD_BINARY
                                    " --pool many --source text --threads 1 --quiet --stay "
                                    "--commit-steps 5 --http 0 2>log",

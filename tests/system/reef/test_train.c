@@ -154,8 +154,8 @@ FIXTURE_TEST(what_is_not_learned_is_not_reported_as_trained) {
     append_figures(text, 3000, 6);
     (void)reef_json("init", pool, "--memory", "0", "--layers", "1", "--d-model", "8",
                     "--attention-heads", "1", "--context", "16", "--heads", "1", "--topk", "1",
-                    "--d-key", "4", "--side", "2", "--side-new", "2", "--boundaries", "given",
-                    "--boundary-mark", "=== figures ===", "--seed", "3", NULL);
+                    "--d-key", "4", "--side", "2", "--boundaries", "given", "--boundary-mark",
+                    "=== figures ===", "--seed", "3", NULL);
     json_t *before = reef_json("status", pool, NULL);
     assert_int_equal(integer(before, "not_learned_bytes"), 0);
     program p = answers(0, "recognised, or lay at marker lines", "train", pool, text, NULL);

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define HOUR_MS UINT64_C(3600000)
-#define EXPERTS (TINY_SIDE_NEW * TINY_SIDE_NEW) // of the open generation, which is 1
+#define EXPERTS (TINY_SIDE * TINY_SIDE) // of the open generation, which is 1
 
 static json_t *only_layer(const json_t *document) {
     json_t *layers = json_at(document, "layers");

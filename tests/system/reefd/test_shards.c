@@ -27,7 +27,6 @@ static void make_pool(const sandbox *box) {
     reef_config config = tiny_config();
     config.batch = 4;
     config.side = 60;
-    config.side_new = 36;
     config.learning_rate = 5e-3f;
     assert_int_equal(reef_config_set(&config, "ffw", "pp", &err), REEF_OK);
     config.memory = 0;
@@ -40,7 +39,7 @@ static void make_pool(const sandbox *box) {
 #define KIND_BYTES 12000
 #define SIZES                                                                                      \
     "--layers 2 --ffw dp --d-model 16 --attention-heads 2 --context 16 --batch 4 --heads 2 "       \
-    "--topk 2 --d-key 8 --memory 4M --side-new 34 "
+    "--topk 2 --d-key 8 --memory 4M "
 
 // Kinds by their contexts, of which one comes back.
 static void make_pool_of_memories(const sandbox *box) {

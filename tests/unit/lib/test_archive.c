@@ -14,10 +14,19 @@
 
 enum { TEXT = 12000 };
 
-static const char *const SETTINGS[] = {
-    "layers=1",         "d_model=16", "attention_heads=2", "context=16", "batch=2",
-    "heads=2",          "topk=2",     "d_key=8",           "side=4",     "side_new=4",
-    "boundaries=given", "memory=4M",  "net_share=0.125",   NULL};
+static const char *const SETTINGS[] = {"layers=1",
+                                       "d_model=16",
+                                       "attention_heads=2",
+                                       "context=16",
+                                       "batch=2",
+                                       "heads=2",
+                                       "topk=2",
+                                       "d_key=8",
+                                       "side=4",
+                                       "boundaries=given",
+                                       "memory=4M",
+                                       "net_share=0.125",
+                                       NULL};
 
 typedef struct fixture {
     char directory[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];

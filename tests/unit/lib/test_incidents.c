@@ -12,7 +12,7 @@
 
 #define SETTINGS                                                                                   \
     "layers=1", "d_model=16", "attention_heads=2", "context=16", "batch=4", "heads=2", "topk=2",   \
-        "d_key=8", "side=4", "side_new=4", "net_share=0", "memory=4M"
+        "d_key=8", "side=4", "net_share=0", "memory=4M"
 
 static const char *const WATCHING[] = {SETTINGS, "watch=true", NULL};
 static const char *const PLAIN[] = {SETTINGS, NULL};

@@ -14,15 +14,13 @@ enum { LONG = 16000, SHORT = 8000, PROBE = 600 };
 // No net: what is asked here is what memories know.
 #define SETTINGS                                                                                   \
     "layers=1", "d_model=16", "attention_heads=2", "context=16", "batch=4", "heads=2", "topk=2",   \
-        "d_key=8", "side=4", "side_new=4", "net_share=0"
+        "d_key=8", "side=4", "net_share=0"
 
 static const char *const KINDS[] = {SETTINGS, "memory=4M", "boundaries=contexts", NULL};
 static const char *const GATES[] = {SETTINGS, "memory=4M", "boundaries=given", NULL};
-static const char *const NO_MEMORIES[] = {"layers=1",   "d_model=16",       "attention_heads=2",
-                                          "context=16", "batch=4",          "heads=2",
-                                          "topk=2",     "d_key=8",          "side=4",
-                                          "side_new=4", "boundaries=given", "memory=0",
-                                          NULL};
+static const char *const NO_MEMORIES[] = {
+    "layers=1", "d_model=16", "attention_heads=2", "context=16", "batch=4", "heads=2", "topk=2",
+    "d_key=8",  "side=4",     "boundaries=given",  "memory=0",   NULL};
 
 // Words of a kind's own letters in a random order.
 static void make_text(char *out, size_t count, int kind, uint32_t seed) {

@@ -445,19 +445,19 @@ LAYER_TEST(a_mask_decides_row_by_row) {
             assert_true(masked[r * D + d] == 0.0f);
     }
     // Where it takes no part, the open generation learns nothing.
-    float before[SIDE_NEW * SIDE_NEW * D], after[SIDE_NEW * SIDE_NEW * D];
-    uint64_t counts[SIDE_NEW * SIDE_NEW], sum = 0;
+    float before[SIDE * SIDE * D], after[SIDE * SIDE * D];
+    uint64_t counts[SIDE * SIDE], sum = 0;
     memset(mask + ROWS, 0, ROWS);
-    must(reef_layer_read(f->layer, 1, "w_up", before, SIDE_NEW * SIDE_NEW * D, &why));
+    must(reef_layer_read(f->layer, 1, "w_up", before, SIDE * SIDE * D, &why));
     (void)lib_train_step(f->layer, f->tape, 2, 5, mask);
-    must(reef_layer_read(f->layer, 1, "w_up", after, SIDE_NEW * SIDE_NEW * D, &why));
+    must(reef_layer_read(f->layer, 1, "w_up", after, SIDE * SIDE * D, &why));
     assert_memory_equal(before, after, sizeof(before));
     // And of the rest only the rows that it met count as uses.
     memset(mask + ROWS, 1, 10);
     (void)lib_train_step(f->layer, f->tape, 2, 6, mask);
     must(reef_pool_commit(f->layer, NULL, &why));
-    must(reef_pool_usage(f->layer, 1, 0, 0, 0, counts, NULL, SIDE_NEW * SIDE_NEW, &why));
-    for (size_t n = 0; n < SIDE_NEW * SIDE_NEW; n++) sum += counts[n];
+    must(reef_pool_usage(f->layer, 1, 0, 0, 0, counts, NULL, SIDE * SIDE, &why));
+    for (size_t n = 0; n < SIDE * SIDE; n++) sum += counts[n];
     assert_int_equal(sum, (5 * ROWS + 10) * HEADS * TOPK);
 }
 

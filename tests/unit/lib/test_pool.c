@@ -17,11 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *const SMALL[] = {"layers=1",   "d_model=16",       "attention_heads=2",
-                                    "context=16", "batch=2",          "heads=2",
-                                    "topk=2",     "d_key=8",          "side=4",
-                                    "side_new=4", "boundaries=given", "memory=0",
-                                    NULL};
+static const char *const SMALL[] = {
+    "layers=1", "d_model=16", "attention_heads=2", "context=16", "batch=2", "heads=2", "topk=2",
+    "d_key=8",  "side=4",     "boundaries=given",  "memory=0",   NULL};
 
 enum { TEXT_BYTES = 3001 };
 
@@ -166,7 +164,7 @@ DIRECTORY_TEST(what_there_is_can_be_read) {
 // A marker in the stream is a boundary without a step: a question after it is answered from behind
 // it.
 DIRECTORY_TEST(what_is_evaluated_after_a_mark_has_its_boundary) {
-    enum { BOTH = 2 * 16 }; // experts of side 4 and of side_new 4
+    enum { BOTH = 2 * 16 }; // experts of two generations of side 4
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
     const char *settings[sizeof(SMALL) / sizeof(*SMALL) + 1] = {"boundary_mark=THE END"};
     uint64_t counts[16];

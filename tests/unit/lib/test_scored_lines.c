@@ -11,7 +11,7 @@ enum { LONG = 16000, PROBE = 600 };
 
 #define SETTINGS                                                                                   \
     "layers=1", "d_model=16", "attention_heads=2", "context=16", "batch=4", "heads=2", "topk=2",   \
-        "d_key=8", "side=4", "side_new=4"
+        "d_key=8", "side=4"
 
 static const char *const KINDS[] = {SETTINGS, "net_share=0", "memory=4M", "boundaries=contexts",
                                     NULL};

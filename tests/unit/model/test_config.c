@@ -198,7 +198,7 @@ PLAIN_TEST(sizes_that_do_not_fit_are_named_with_what_to_do) {
     static const misfit MISFITS[] = {
         {{{"d_key", "31"}}, "d_key 31 is odd"},
         {{{"topk", "65"}}, "topk 65 is more than the 64 sub-keys of side"},
-        {{{"side_new", "32"}, {"topk", "33"}}, "topk 33 is more than the 32 sub-keys of side_new"},
+        {{{"side", "32"}, {"topk", "33"}}, "topk 33 is more than the 32 sub-keys of side"},
         {{{"d_model", "131"}}, "d_model 131 is not a multiple of attention_heads 2"},
         {{{"ffw", "pp"}}, "ffw 'pp' has 2 letters for 1 layers"},
         {{{"ffw", "ppppp"}}, "ffw 'ppppp' has 5 letters for 1 layers"},
@@ -251,15 +251,12 @@ PLAIN_TEST(a_pool_of_bytes_is_made_with_a_context_memory) {
     assert_true(config.net_share == 1.0f);
 }
 
-PLAIN_TEST(topk_is_at_most_the_smaller_side_unless_it_was_given) {
+PLAIN_TEST(topk_is_at_most_the_side_unless_it_was_given) {
     static const struct {
         const char *name, *value;
         uint32_t topk;
-    } CASES[] = {{"side", "32", 32},
-                 {"side_new", "24", 24},
-                 {"side", "128", 64},
-                 {"net_share", "1", 64},
-                 {"memory", "0", 64}};
+    } CASES[] = {
+        {"side", "32", 32}, {"side", "128", 64}, {"net_share", "1", 64}, {"memory", "0", 64}};
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         reef_config config;
         make(&config, CASES[i].name, CASES[i].value);

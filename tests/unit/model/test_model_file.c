@@ -24,7 +24,6 @@ static int setup(void **state) {
     two *t = room(sizeof(*t));
     lifelong_setup((void **)&t->a);
     lifelong_setup((void **)&t->b);
-    t->a->config.side_new = 5;
     choose(&t->a->config, "boundaries", "given");
     temp_dir_join(t->file, t->a->dir, "model.safetensors");
     temp_dir_join(t->other, t->a->dir, "other.safetensors");

@@ -15,7 +15,6 @@ enum { PART = 60 * LIFELONG_BATCH, LOGITS = LIFELONG_PROBE_BYTES * REEF_VOCAB, A
 static void make_sealed(lifelong *f) {
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "side", "64"); // 4,096 experts: eight blocks a layer
-    choose(&f->config, "side_new", "48");
     make_pool(f, 1);
     for (int kind = 0; kind < 2; kind++) {
         feed_kind(f, kind, PART, 3);

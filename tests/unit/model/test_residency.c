@@ -23,10 +23,12 @@ static reef_config config_of(const char *seal_dtype) {
     reef_config config;
     reef_config_default(&config);
     static const char *const fields[][2] = {
-        {"layers", "2"},    {"ffw", "pp"},  {"d_model", "32"},  {"attention_heads", "2"},
-        {"context", "16"},  {"batch", "4"}, {"heads", "2"},     {"topk", "4"},
-        {"d_key", "8"},     {"side", "48"}, {"side_new", "24"}, {"boundaries", "given"},
-        {"memory", "0"}, // what is in place or copied are rows of a net
+        {"layers", "2"},         {"ffw", "pp"},
+        {"d_model", "32"},       {"attention_heads", "2"},
+        {"context", "16"},       {"batch", "4"},
+        {"heads", "2"},          {"topk", "4"},
+        {"d_key", "8"},          {"side", "48"},
+        {"boundaries", "given"}, {"memory", "0"}, // what is in place or copied are rows of a net
         {"net_share", "1"},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)

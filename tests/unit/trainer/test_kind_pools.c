@@ -251,7 +251,6 @@ LIFELONG_TEST(values_grow_and_what_has_none_says_so) {
 
 // All that initialises experts: of a model with both kinds of rows, for any threads.
 static reef_commit live_through_everything(lifelong *own, size_t threads) {
-    own->config.side_new = 5;
     make_pool(own, threads);
     for (int kind = 0; kind < 3; kind++) {
         feed_kind(own, kind, 2 * TEXT_BYTES, 1);

@@ -319,8 +319,8 @@ FIXTURE_TEST(its_damage_is_named) {
 }
 
 FIXTURE_TEST(where_there_is_no_room_none_follows) {
-    // Two layers of 36 and 16 experts, and none more.
-    choose(&f->config, "experts_max", "104");
+    // Two layers of twice 36 experts, and none more.
+    choose(&f->config, "experts_max", "144");
     make_pool(f, 1);
     feed_kind(f, 0, FIRST, 1);
     feed_kind(f, 1, FIRST, 2);

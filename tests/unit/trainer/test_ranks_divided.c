@@ -17,7 +17,6 @@ static void begin(lifelong **f, const char *const *settings) {
     (*f)->config = lifelong_config();
     forget_memories(*f);
     choose(&(*f)->config, "side", "36");
-    choose(&(*f)->config, "side_new", "34");
     for (; settings[0] != NULL; settings += 2) choose(&(*f)->config, settings[0], settings[1]);
 }
 

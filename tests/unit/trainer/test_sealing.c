@@ -12,7 +12,7 @@
 #define GLU_BLOCK_ROWS 512
 
 static void assert_rows_are_stored_as(const lifelong *f, uint32_t g, reef_dtype dtype) {
-    size_t side = g == 0 ? f->config.side : f->config.side_new;
+    size_t side = g == 0 ? f->config.side : f->config.side;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_READ);
     for (uint32_t layer = 0; layer < f->config.layers; layer++) {
         size_t left = side * side;

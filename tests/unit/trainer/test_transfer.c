@@ -76,7 +76,6 @@ FIXTURE_TEST(and_with_rows_of_int8) {
 
 // A grid that is smaller than that of the open generation leaves no block of it behind.
 FIXTURE_TEST(an_imported_generation_may_be_smaller_than_the_open_one) {
-    p->a->config.side_new = 3;
     start(p);
     open_again(p->b, 1);
     must(reef_trainer_grow(p->b->trainer, 70, &why)); // of several blocks

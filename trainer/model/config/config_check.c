@@ -76,8 +76,6 @@ static reef_status peer_check(const reef_config *c, reef_error *err) {
                          c->d_key);
     reef_status status = side_check(c, "side", c->side, err);
     if (status != REEF_OK) return status;
-    status = side_check(c, "side_new", c->side_new, err);
-    if (status != REEF_OK) return status;
     // The update pass numbers (token, expert) pairs with 32 bits.
     // In double: the product of four 32-bit numbers does not fit in 64 bits.
     double pairs = (double)c->batch * c->context * c->heads * c->topk;
@@ -137,8 +135,7 @@ static void leave_out_net(reef_config *config) {
 }
 
 static void fit_topk(reef_config *config) {
-    uint32_t least = config->side < config->side_new ? config->side : config->side_new;
-    if (config->topk > least) config->topk = least;
+    if (config->topk > config->side) config->topk = config->side;
 }
 
 // It stands for the feed-forward network of somebody else's model, with nothing beside it.

@@ -33,7 +33,6 @@
       "width of a head's query; each half meets one table of sub-keys")                            \
     X(side, INTEGER, "64", 1, 65536,                                                               \
       "sub-keys per side of the first generation; side * side experts")                            \
-    X(side_new, INTEGER, "64", 1, 65536, "sub-keys per side of later generations")                 \
     X(batch_norm, BOOLEAN, "true", 0, 1, "batch norm on queries")                                  \
     X(expert, CHOICE, "gelu", 0, 0,                                                                \
       "what an expert is: gelu, relu, or glu (gated, a third vector)")                             \

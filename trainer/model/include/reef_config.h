@@ -81,7 +81,7 @@ typedef struct reef_config {
     char ffw[REEF_LAYER_COUNT_MAX + 1];
     uint32_t d_ffw;              // width of dense FFWs, and of each expert of a mixture
     uint32_t heads, topk, d_key; // PEER and product-key memory: H, K, d_key
-    uint32_t side, side_new;     // of the first and of later generations
+    uint32_t side;               // sub-keys per side that a generation begins with
     bool batch_norm;
     reef_expert_kind expert; // "gelu", "relu" or "glu"
     reef_router_score score; // "softmax", "sigmoid" or "relu"
