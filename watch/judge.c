@@ -21,6 +21,7 @@
 #define RECENT_LINES 1024.0
 #define NOISE_LINES (RECENT_LINES / 2.0) // of them that are new
 #define TIMELESS_LINES 10000             // after so many a source without times is judged
+#define RECORD_LINES_MAX 256             // what is longer is no stack trace
 #define SOURCE_LINES_MIN 200             // that a source has before it is judged
 #define DAILY 0.9                        // what news of a source counts for a day later
 
@@ -263,13 +264,16 @@ typedef struct judged {
     reef_type_match match;
     uint32_t lines;  // that it is, or stands for
     bool is_repeats; // it stands for lines as the last one
+    bool goes_on;    // it belongs to the record of the line before
     bool is_event, is_suppressed;
 } judged;
 
-// It is news: an event, unless a person does not want to hear of it.
+// It is news: an event, unless a person does not want to hear of it, or its record is one already.
 static bool is_told(const reef_watch *w, judged *j, const reef_line_type *type) {
-    if (!j->source->judged) return false;
-    *(is_silenced(w, type) ? &j->is_suppressed : &j->is_event) = true;
+    const reef_watch_source *s = j->source;
+    if (!s->judged || (j->goes_on && s->record_in_event)) return false;
+    const bool is_hidden = is_silenced(w, type) || (j->goes_on && s->record_silenced);
+    *(is_hidden ? &j->is_suppressed : &j->is_event) = true;
     return j->is_event;
 }
 
@@ -316,8 +320,8 @@ static reef_status judge_type(reef_watch *w, judged *j, reef_error *err) {
     s->news_ms = w->now_ms;
     reef_status status = reef_line_types_add(&w->types, j->number, &j->tokens, j->line, j->count,
                                              &j->match.type, err);
-    j->is_event = status == REEF_OK && s->judged && bits >= EVENT_BITS && !is_noise(s);
-    if (!j->is_event) {
+    if (status != REEF_OK || bits < EVENT_BITS || is_noise(s) ||
+        !is_told(w, j, &w->types.types[j->match.type])) {
         free(nearest);
         return status;
     }
@@ -467,6 +471,22 @@ static reef_status judge_line(reef_watch *w, judged *j, bool is_repeated, reef_e
     return status == REEF_OK ? judge_rate(w, j, err) : status;
 }
 
+// Times stand at the head of records. Where they have none, only what is indented goes on.
+static bool goes_on(const reef_watch_source *s, const judged *j, const reef_line_head *head) {
+    const bool is_indented = j->count > 0 && (j->line[0] == ' ' || j->line[0] == '\t');
+    return s->record_lines > 0 && s->record_lines < RECORD_LINES_MAX && head->time_bytes == 0 &&
+           (is_indented || s->record_timed);
+}
+
+static void note_record(const reef_watch *w, const judged *j, bool in_event, bool timed) {
+    reef_watch_source *s = j->source;
+    s->record_in_event = in_event || (j->goes_on && s->record_in_event);
+    s->record_lines = j->goes_on ? s->record_lines + 1 : 1;
+    if (j->goes_on) return;
+    s->record_timed = timed;
+    s->record_silenced = is_silenced(w, &w->types.types[j->match.type]);
+}
+
 // A line that stands for so many as the last one is not judged as a line of its own.
 static void read_repeats(const reef_watch *w, judged *j) {
     const reef_watch_source *s = j->source;
@@ -494,6 +514,8 @@ reef_status reef_watch_line(reef_watch *w,
     reef_line_head_read(line, j.count, w->now_ms, &head);
     reef_line_tokens_read(line, j.count, &head, &j.tokens);
     read_repeats(w, &j);
+    j.goes_on = goes_on(j.source, &j, &head);
+    const bool is_part = j.goes_on && j.source->record_in_event;
     count_line(w, j.source, j.is_repeats ? j.source->last_severity : j.tokens.severity, j.lines);
     if (!j.is_repeats) reef_line_types_find(&w->types, number, &j.tokens, &j.match);
     uint32_t event;
@@ -505,10 +527,11 @@ reef_status reef_watch_line(reef_watch *w,
         reef_incidents_repeat(open, event, j.lines, w->now_ms);
     if (!j.is_repeats) j.source->last_severity = j.tokens.severity;
     j.source->last_in_event = j.is_event || open != NULL;
+    note_record(w, &j, j.source->last_in_event, head.time_bytes > 0);
     w->counts.lines++;
-    *(j.is_event || open != NULL ? &w->counts.in_events
-      : j.is_suppressed          ? &w->counts.suppressed
-                                 : &w->counts.usual) += 1;
+    *(j.is_event || open != NULL || is_part ? &w->counts.in_events
+      : j.is_suppressed                     ? &w->counts.suppressed
+                                            : &w->counts.usual) += 1;
     w->counts.learning += !j.source->judged;
     return REEF_OK;
 }

@@ -27,6 +27,10 @@ typedef struct reef_watch_source {
     uint32_t last_count;
     reef_severity last_severity;
     bool last_in_event; // of the first of them
+    // The record that its last line belongs to: its first line has a time, it is in an event, a
+    // person does not want to hear of it.
+    bool record_timed, record_in_event, record_silenced;
+    uint32_t record_lines; // that it has so far
     // The beginning of a line whose end has not come: (line_bytes), cut; where it begins.
     uint8_t line[REEF_WATCH_LINE_BYTES_MAX];
     uint32_t line_bytes;

@@ -135,6 +135,10 @@ static void code_source(coder *c, reef_watch_source *s) {
     }
     code_count(c, &severity, REEF_SEVERITY_CRITICAL);
     code_bool(c, &s->last_in_event);
+    code_bool(c, &s->record_timed);
+    code_bool(c, &s->record_in_event);
+    code_bool(c, &s->record_silenced);
+    code_u32(c, &s->record_lines);
     s->last_severity = severity;
     code_count(c, &s->line_bytes, REEF_WATCH_LINE_BYTES_MAX);
     code_u64(c, &s->line_at);

@@ -7,6 +7,9 @@
 // The first line of it is the event, what follows is counted. Where most lines of a source are new
 // that is one event, and they are none.
 //
+// A line that is indented, or has no time where the one before it has one, belongs to the record of
+// that line, such as a stack trace: it is judged and learned, but a record is at most one event.
+//
 // Events less than a gap apart, over all sources, are one *incident*. It is named after its rarest
 // event, stays open while its causes repeat, and *rings* where it is rarer than what the budget
 // would have allowed on the days before. How rare something is, is said in bits: 10 are one chance

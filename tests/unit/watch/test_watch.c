@@ -413,6 +413,80 @@ WATCH_TEST(what_only_mentions_repeats_is_a_line) {
     assert_int_equal(counts(d).types, types + 3); // the type of "often"
 }
 
+// ---- records of several lines -------------------------------------------------------------------
+
+static void say_plain(desk *d, uint32_t source, const char *line) {
+    must(say_bytes(d, source, line, strlen(line)));
+}
+
+static void say_trace(desk *d, const char *cause) {
+    say_plain(d, 0, cause);
+    say_plain(d, 0, "\tat shop.Cart.total(Cart.java:71)");
+    say_plain(d, 0, "\tat shop.Checkout.pay(Checkout.java:12)");
+    say_plain(d, 0, "Caused by: java.io.IOException: broken pipe");
+    say_plain(d, 0, "\t... 12 more");
+}
+
+WATCH_TEST(a_stack_trace_is_one_event_with_the_line_before_it) {
+    usual(d, 2 * DAY_MS);
+    const uint64_t in_events = counts(d).in_events;
+    say(d, 0, "error: payment failed");
+    say_trace(d, "java.lang.IllegalStateException: no cart");
+    usual(d, MINUTE_MS);
+    assert_int_equal(counts(d).in_events, in_events + 6);
+    assert_int_equal(finish(d), 1);
+    assert_int_equal(d->heard[0].event_count, 1);
+    assert_int_equal(d->heard[0].more, 0);
+    assert_int_equal(d->heard[0].events[0].count, 1); // it came once
+    assert_non_null(strstr(d->heard[0].events[0].line, "payment failed"));
+}
+
+WATCH_TEST(another_cause_below_a_known_line_is_one_event) {
+    for (size_t day = 0; day < 3; day++) {
+        usual(d, DAY_MS / 2);
+        for (size_t i = 0; i < 5; i++) {
+            say(d, 0, "warning: payment failed");
+            say_trace(d, "java.lang.IllegalStateException: no cart");
+        }
+        usual(d, DAY_MS / 2);
+    }
+    const uint64_t before = counts(d).incidents;
+    say(d, 0, "warning: payment failed");
+    say_trace(d, "shop.NoStockException: article is gone");
+    assert_int_equal(counts(d).incidents, before + 1);
+    (void)finish(d);
+    const reef_incident *last = &d->heard[d->heard_count - 1];
+    assert_int_equal(last->event_count, 1);
+    assert_non_null(strstr(last->events[0].line, "NoStockException"));
+}
+
+WATCH_TEST(what_is_below_a_line_that_is_normal_does_not_ring) {
+    size_t types;
+    int64_t until_ms;
+    usual(d, 2 * DAY_MS);
+    say(d, 0, "error: payment failed");
+    usual(d, DAY_MS);
+    assert_int_equal(d->rung, 1);
+    must(reef_watch_decide(d->watch, 1, REEF_DECISION_NORMAL, 0, &types, &until_ms, &why));
+    const uint64_t suppressed = counts(d).suppressed;
+    say(d, 0, "error: payment failed");
+    say_trace(d, "java.lang.IllegalStateException: no cart");
+    usual(d, DAY_MS);
+    assert_int_equal(d->rung, 1);
+    assert_true(counts(d).suppressed > suppressed);
+    (void)finish(d);
+}
+
+// Such as a program that stopped to write times.
+WATCH_TEST(a_record_has_an_end) {
+    usual(d, 2 * DAY_MS);
+    say(d, 0, "error: payment failed");
+    for (size_t i = 0; i < 300; i++) say_plain(d, 0, "waiting for the till");
+    d->now_ms += HOUR_MS / 2;
+    say_plain(d, 0, "fatal: no till is left");
+    assert_int_equal(finish(d), 2);
+}
+
 WATCH_TEST(an_error_that_comes_again_after_a_day_rings) {
     usual(d, 2 * DAY_MS);
     say(d, 0, "error: disk of backup is full");
