@@ -32,6 +32,7 @@ need_build_packages() {
     need_module hiredis libhiredis-dev
     need_module libxxhash libxxhash-dev
     need_module zlib zlib1g-dev
+    need_module libzstd libzstd-dev
     need_module inih libinih-dev
     need_module libsystemd libsystemd-dev
     need_module libcurl libcurl4-openssl-dev
