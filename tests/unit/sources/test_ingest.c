@@ -6,8 +6,36 @@
 #include "reef_store.h"
 #include "test.h"
 
+#include <jansson.h>
+#include <stdlib.h>
 #include <zlib.h>
 #include <zstd.h>
+
+// The allocation with this number fails, of reef and of jansson; 0: none.
+static size_t failing;
+
+static bool fails(void) {
+    return failing > 0 && --failing == 0;
+}
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *at, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *at, size_t bytes);
+
+void *__wrap_malloc(size_t bytes) {
+    return fails() ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes) {
+    return fails() ? NULL : __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *at, size_t bytes) {
+    return fails() ? NULL : __real_realloc(at, bytes);
+}
 
 static reef_status try_parse(reef_ingested *out,
                              reef_ingest_notes *notes,
@@ -405,6 +433,44 @@ PLAIN_TEST(what_a_body_unpacks_to_is_bounded) {
         }
     }
     free(zeros);
+}
+
+// ---- without memory -----------------------------------------------------------------------------
+
+PLAIN_TEST(an_allocation_that_fails_refuses_the_batch) {
+    static const struct {
+        reef_ingest_format format;
+        const char *body;
+    } BODIES[] = {
+        {REEF_INGEST_TEXT, "a\nb"},
+        {REEF_INGEST_JSONL, "{\"text\":\"a\"}\n{\"log\":\"b\",\"date\":1764504001.1}\n"},
+        {REEF_INGEST_JSON, "[{\"log\":\"b\",\"date\":1764504001.1,\"ident\":\"x\"}]"},
+        {REEF_INGEST_LOKI, "{\"streams\":[" LOKI("\"job\":\"web\"", "[" NS ",\"a\"]") "]}"},
+        {REEF_INGEST_OTLP,
+         "{\"resourceLogs\":[" OTLP(
+             "web", BODY("\"stringValue\":\"a\"") "," BODY(
+                        "\"kvlistValue\":{\"values\":[{\"key\":\"n\",\"value\":{\"arrayValue\":"
+                        "{\"values\":[{\"doubleValue\":1.5},{\"stringValue\":\"d\"}]}}}]}")) "]}"}};
+    json_set_alloc_funcs(__wrap_malloc, free);
+    for (size_t i = 0; i < sizeof(BODIES) / sizeof(*BODIES); i++) {
+        const reef_ingest_form form = {.format = BODIES[i].format};
+        reef_ingested out;
+        reef_ingest_notes notes;
+        reef_error err;
+        for (size_t n = 1; failing == 0; n++) {
+            failing = n;
+            reef_status status =
+                try_parse(&out, &notes, &form, BODIES[i].body, strlen(BODIES[i].body), &err);
+            // jansson says of some of its own that the text is wrong, or makes do with less.
+            if (status == REEF_ERR_INVALID) assert_non_null(strstr(err.message, "no JSON"));
+            if (status != REEF_OK && status != REEF_ERR_INVALID)
+                assert_int_equal(status, REEF_ERR_NO_MEMORY);
+            if (status != REEF_OK) assert_null(out.bytes);
+            if (status == REEF_OK) reef_ingested_release(&out);
+        }
+        failing = 0; // as many were tried as there are
+    }
+    json_set_alloc_funcs(malloc, free);
 }
 
 RUN_TESTS
