@@ -15,15 +15,21 @@
 #include <string.h>
 
 #define BATCH_BYTES 1024 // what a batch counts for beside its bytes
+#define ID_BYTES_MAX 117 // of a batch that is cut into pieces, which get their number
+
+static void free_parts(reef_push_batch *batch) {
+    for (size_t i = 0; batch->parts != NULL && i < batch->pusher->input_count; i++)
+        reef_ingested_release(&batch->parts[i]);
+    free(batch->parts);
+    batch->parts = NULL;
+}
 
 void reef_push_batch_free(reef_push_batch *batch) {
     if (batch == NULL) return;
     reef_push_batch *whole = batch->whole;
     free(batch->body);
     reef_ingested_release(&batch->made);
-    for (size_t i = 0; batch->parts != NULL && i < batch->pusher->input_count; i++)
-        reef_ingested_release(&batch->parts[i]);
-    free(batch->parts);
+    free_parts(batch);
     free(batch);
     if (whole != NULL && --whole->part_count == 0) reef_push_batch_free(whole);
 }
@@ -146,6 +152,12 @@ static void note_part(reef_push_batch *whole, const reef_push_batch *part) {
         whole->error = part->error;
         whole->retry_ms = part->retry_ms;
     }
+    whole->input = part->input;
+    whole->duplicate = part->duplicate && (whole->duplicate || whole->answered_count == 0);
+    whole->accepted_bytes += part->accepted_bytes;
+    whole->record_count += part->record_count;
+    whole->position = part->position;
+    whole->answered_count++;
     if (whole->part_count == 1 && whole->owner != NULL) whole->on_reply(whole);
 }
 
@@ -258,38 +270,83 @@ static void make_batch(uv_work_t *work) {
     free((void *)names);
 }
 
-// A batch for each source that its streams have lines for; none may be left out.
-static reef_status split_batch(reef_push_batch *batch, reef_push_batch **list, reef_error *err) {
-    reef_pusher *pusher = batch->pusher;
-    for (size_t i = 0; i < pusher->input_count; i++) {
-        if (batch->parts[i].count == 0) continue;
-        reef_push_batch *part = calloc(1, sizeof(*part));
+// How many of the bytes one entry of the journal takes: whole lines, of which the last has an end.
+static size_t piece_bytes(const reef_ingested *made, size_t at) {
+    size_t count = made->count - at;
+    if (count <= REEF_JOURNAL_BATCH_BYTES_MAX) return count;
+    for (count = REEF_JOURNAL_BATCH_BYTES_MAX; count > 0 && made->bytes[at + count - 1] != '\n';)
+        count--;
+    return count;
+}
+
+static reef_push_batch *new_part(reef_push_batch *whole, reef_input *input, unsigned number) {
+    reef_push_batch *part = calloc(1, sizeof(*part));
+    if (part == NULL) return NULL;
+    part->pusher = whole->pusher;
+    part->input = input;
+    // The first has the whole's name, also where others follow.
+    if (number > 0 && whole->id[0] != '\0')
+        snprintf(part->id, sizeof(part->id), "%.*s~%u", ID_BYTES_MAX, whole->id, number);
+    else
+        memcpy(part->id, whole->id, sizeof(part->id));
+    return part;
+}
+
+// Adds to `list` what `made` comes to, piece by piece.
+static reef_status add_parts(reef_push_batch *batch,
+                             reef_input *input,
+                             const reef_ingested *made,
+                             reef_push_batch **list,
+                             reef_error *err) {
+    unsigned number = 0;
+    for (size_t at = 0, count; at < made->count; at += count, number++) {
+        count = piece_bytes(made, at);
+        batch->too_large = count == 0 || (number > 0 && strlen(batch->id) > ID_BYTES_MAX);
+        if (count == 0)
+            return reef_fail(err, REEF_ERR_INVALID, "a line has more than %u bytes",
+                             REEF_JOURNAL_BATCH_BYTES_MAX);
+        if (batch->too_large)
+            return reef_fail(err, REEF_ERR_INVALID,
+                             "Reef-Batch-Id has more than %d characters, and the batch more than "
+                             "%u bytes",
+                             ID_BYTES_MAX, REEF_JOURNAL_BATCH_BYTES_MAX);
+        reef_push_batch *part = new_part(batch, input, number);
         if (part == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
-        part->pusher = pusher;
-        part->input = &pusher->inputs[i];
-        part->whole = batch;
-        part->made = batch->parts[i];
-        part->weight = part->made.count + BATCH_BYTES;
-        memcpy(part->id, batch->id, sizeof(part->id));
-        batch->parts[i] = (reef_ingested){0};
-        batch->part_count++;
-        pusher->waiting_bytes += part->weight;
         append_batch(list, part);
+        part->made.bytes = malloc(count);
+        if (part->made.bytes == NULL)
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
+        memcpy(part->made.bytes, made->bytes + at, count);
+        part->made.count = count;
+        part->made.records = number == 0 ? made->records : 0;
     }
-    pusher->waiting_bytes -= batch->weight; // the parts' from now on
-    batch->weight = 0;
     return REEF_OK;
 }
 
-static void drop_parts(reef_push_batch *batch, reef_push_batch *list) {
-    while (list != NULL) {
-        reef_push_batch *next = list->next;
-        batch->pusher->waiting_bytes -= list->weight;
-        list->whole = NULL;
-        reef_push_batch_free(list);
-        list = next;
+// Into a batch for each source that its streams have lines for, and for each piece of what is
+// longer than one may be. All of them are handed over together, or none.
+static reef_status split_batch(reef_push_batch *batch, reef_push_batch **list, reef_error *err) {
+    reef_pusher *pusher = batch->pusher;
+    reef_status status = REEF_OK;
+    if (batch->parts == NULL) status = add_parts(batch, batch->input, &batch->made, list, err);
+    for (size_t i = 0; batch->parts != NULL && status == REEF_OK && i < pusher->input_count; i++)
+        status = add_parts(batch, &pusher->inputs[i], &batch->parts[i], list, err);
+    for (reef_push_batch *part = *list; part != NULL && status != REEF_OK; part = *list) {
+        *list = part->next;
+        reef_push_batch_free(part);
     }
-    batch->part_count = 0;
+    for (reef_push_batch *part = *list; part != NULL; part = part->next) {
+        part->whole = batch;
+        part->weight = part->made.count + BATCH_BYTES;
+        pusher->waiting_bytes += part->weight;
+        batch->part_count++;
+    }
+    if (*list == NULL) return status;
+    reef_ingested_release(&batch->made);
+    free_parts(batch);
+    pusher->waiting_bytes -= batch->weight; // the parts' from now on
+    batch->weight = 0;
+    return REEF_OK;
 }
 
 static reef_status refuse_for_now(reef_push_batch *batch, const char *why, reef_error *err) {
@@ -317,13 +374,13 @@ static void on_made(uv_work_t *work, int code) {
     free(batch->body);
     batch->body = NULL;
     if (*status == REEF_OK) *status = weigh(batch, &batch->error);
-    if (*status == REEF_OK && batch->parts != NULL)
+    bool is_one = batch->parts == NULL && batch->made.count <= REEF_JOURNAL_BATCH_BYTES_MAX;
+    if (*status == REEF_OK && !is_one)
         *status = split_batch(batch, &list, &batch->error);
     else if (*status == REEF_OK && batch->made.count > 0)
         append_batch(&list, batch);
     // Without a line there is nothing to do.
-    if (*status != REEF_OK || list == NULL) {
-        drop_parts(batch, list);
+    if (list == NULL) {
         reply_batch(batch);
         return;
     }

@@ -27,7 +27,7 @@
 // thread. Every record is a line or more, with its end. A body is taken as a whole or refused as a
 // whole; docs/PROTOCOL.md says what becomes of it.
 
-#define REEF_PUSH_UNPACKED_BYTES_MAX (4u << 20) // of a body that comes packed
+#define REEF_PUSH_UNPACKED_BYTES_MAX (4u << 20) // of a body that comes packed, and of its lines
 
 typedef enum reef_ingest_format {
     REEF_INGEST_TEXT,  // any bytes; a record is a line
@@ -52,7 +52,7 @@ typedef struct reef_ingest_form {
 
 /** What goes to one source. */
 typedef struct reef_ingested {
-    uint8_t *bytes; // on the heap, the caller's; at most REEF_JOURNAL_BATCH_BYTES_MAX
+    uint8_t *bytes; // on the heap, the caller's; at most REEF_PUSH_UNPACKED_BYTES_MAX
     size_t count;
     uint64_t records;
 } reef_ingested;
@@ -124,13 +124,14 @@ typedef struct reef_push_batch {
     void (*on_reply)(struct reef_push_batch *batch);
     // the pusher's
     struct reef_pusher *pusher;
-    reef_input *input; // NULL: it has streams of several sources
+    reef_input *input; // of one with streams of several sources: the last of its parts
     uv_work_t work;
     reef_ingested made;
-    reef_ingested *parts;          // (input_count) of those sources, until each is a batch
+    reef_ingested *parts;          // (input_count) of those sources, until they are batches
     struct reef_push_batch *whole; // that it is part of, or NULL
     size_t part_count;             // that are not answered yet
-    size_t weight;                 // bytes that count as waiting
+    size_t answered_count;
+    size_t weight; // bytes that count as waiting
     struct reef_push_batch *next;
 } reef_push_batch;
 

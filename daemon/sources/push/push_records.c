@@ -49,11 +49,11 @@ static reef_status no_memory(reef_error *err) {
 // `count` more bytes at the end of the part, not yet written.
 static reef_status extend(maker *m, size_t count, uint8_t **at, reef_error *err) {
     reef_ingested *out = &m->all[m->part];
-    // One batch is one journal transaction and must fit in memory several times.
-    if (count > REEF_JOURNAL_BATCH_BYTES_MAX - out->count) {
+    // It must fit in memory several times.
+    if (count > REEF_PUSH_UNPACKED_BYTES_MAX - out->count) {
         m->notes->too_large = true;
         return reef_fail(err, REEF_ERR_INVALID, "the batch has more than %u bytes: send several",
-                         REEF_JOURNAL_BATCH_BYTES_MAX);
+                         REEF_PUSH_UNPACKED_BYTES_MAX);
     }
     size_t room = m->rooms[m->part] > 0 ? m->rooms[m->part] : ROOM_FIRST;
     // Doubling; a batch is built record by record.

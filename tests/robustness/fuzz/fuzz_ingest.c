@@ -3,7 +3,6 @@
 // body.
 #include "fuzz.h"
 #include "push.h"
-#include "reef_push_journal.h"
 #include "reef_store.h"
 
 #include <assert.h>
@@ -15,7 +14,7 @@
 static void check_text(const reef_ingested *got) {
     uint64_t lines = 0;
     if (got->count == 0) return;
-    assert(got->count <= REEF_JOURNAL_BATCH_BYTES_MAX && got->bytes[got->count - 1] == '\n');
+    assert(got->count <= REEF_PUSH_UNPACKED_BYTES_MAX && got->bytes[got->count - 1] == '\n');
     for (size_t i = 0; i < got->count; i++) lines += got->bytes[i] == '\n';
     assert(lines >= got->records); // a JSON text may hold more of them
 }

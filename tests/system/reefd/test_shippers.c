@@ -128,6 +128,37 @@ NEW_BOX_TEST(packed_bodies_are_unpacked_and_bombs_refused) {
     assert_waits(box, "push:web", "packed\n");
 }
 
+// A shipper that catches up sends megabytes at once, which the journal takes in pieces.
+NEW_BOX_TEST(a_large_packed_body_is_taken_in_pieces_and_once) {
+    enum { ENTRIES = 40000 };
+    const char *const headers = LINES "Content-Encoding: zstd\r\nReef-Batch-Id: large\r\n";
+    size_t room = ENTRIES * 80, bytes = 0;
+    char *body = malloc(room), *packed = malloc(room);
+    assert_non_null(body);
+    assert_non_null(packed);
+    for (size_t i = 0; i < ENTRIES; i++)
+        bytes += (size_t)snprintf(body + bytes, room - bytes,
+                                  "{\"log\":\"line %06zu with its end has 38 bytes\"}\n", i);
+    size_t count = ZSTD_compress(packed, room, body, bytes, 1);
+    START(box, HTTP(box), "--source", "push:web");
+    (void)reefd_tell(box, "pause");
+    for (size_t i = 0; i < 2; i++) {
+        json_t *reply = json_of(send_bytes(box, "/v1/ingest", headers, packed, count), 200);
+        assert_int_equal(integer(reply, "records"), ENTRIES);
+        assert_int_equal(integer(reply, "accepted_bytes"), ENTRIES * 38);
+        assert_int_equal(integer(reply, "position"), ENTRIES * 38);
+        assert_int_equal(is_true(reply, "duplicate"), i == 1);
+    }
+    assert_int_equal(of_source(box, 0, "batches"), 2);
+    memset(body, 'x', 2 << 20); // one line
+    count = ZSTD_compress(packed, room, body, 2 << 20, 1);
+    assert_refused(send_bytes(box, "/v1/ingest", "Content-Encoding: zstd\r\n", packed, count), 413,
+                   "a line has more than 1048576 bytes");
+    free(packed);
+    free(body);
+    reefd_end(box);
+}
+
 // ---- Loki and OpenTelemetry ---------------------------------------------------------------------
 
 NEW_BOX_TEST(streams_of_loki_go_to_their_sources_and_come_once) {

@@ -103,7 +103,7 @@ PLAIN_TEST(a_last_line_gets_its_end) {
 }
 
 PLAIN_TEST(a_batch_has_a_bound) {
-    size_t bytes = REEF_JOURNAL_BATCH_BYTES_MAX;
+    size_t bytes = REEF_PUSH_UNPACKED_BYTES_MAX;
     char *text = malloc(bytes + 1);
     assert_non_null(text);
     memset(text, 'x', bytes + 1);
