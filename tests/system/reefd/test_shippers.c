@@ -277,10 +277,13 @@ static pid_t start_rsyslog(const sandbox *box, const char *log) {
              "global(workDirectory=\"%s\")\n"
              "module(load=\"imfile\")\nmodule(load=\"omprog\")\n"
              "input(type=\"imfile\" file=\"%s\" tag=\"app[7]:\")\n"
-             "template(name=\"reef\" type=\"string\" "
-             "string=\"{\\\"time\\\":\\\"%%timereported:::date-rfc3339%%\\\","
-             "\\\"PROGRAM\\\":\\\"%%syslogtag:F,58:1:json%%\\\","
-             "\\\"message\\\":\\\"%%msg:::json%%\\\"}\\n\")\n"
+             "template(name=\"reef\" type=\"list\" option.jsonf=\"on\") {\n"
+             "property(outname=\"time\" name=\"timereported\" dateFormat=\"rfc3339\" "
+             "format=\"jsonf\")\n"
+             "property(outname=\"PROGRAM\" name=\"syslogtag\" field.number=\"1\" "
+             "field.delimiter=\"58\" format=\"jsonf\")\n"
+             "property(outname=\"message\" name=\"$.text\" format=\"jsonf\")\n}\n"
+             "set $.text = ltrim($msg);\n"
              "action(type=\"omprog\" template=\"reef\" binary=\"%s ingest %s - --jsonl\")\n",
              box->directory, log, REEF_BINARY, box->pool);
     write_mode(conf, text, 0600);
