@@ -10,8 +10,10 @@
 static size_t add_word(char *out, const char *word) {
     size_t count = 0;
     // It stays one line.
-    for (; word[count] != '\0' && count < REEF_ENTRY_NAME_BYTES_MAX - 1; count++)
-        out[count] = (unsigned char)word[count] < ' ' ? ' ' : word[count];
+    for (; word[count] != '\0' && count < REEF_ENTRY_NAME_BYTES_MAX - 1; count++) {
+        out[count] = word[count];
+        if ((unsigned char)word[count] < ' ') out[count] = ' ';
+    }
     return count;
 }
 

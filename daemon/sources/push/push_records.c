@@ -192,9 +192,9 @@ static reef_status add_record(maker *m, const json_t *record, reef_error *err) {
         return bad_record(m, "no object such as {\"message\": \"...\"}", err);
     if (text == NULL) {
         const bool named = m->form->field != NULL;
-        snprintf(why, sizeof(why), "no \"%.60s\" that is a string%s",
-                 named ? m->form->field : "message",
-                 named ? "" : ", nor \"log\", \"text\" or \"MESSAGE\": name another by ?field=");
+        snprintf(
+            why, sizeof(why), "no \"%.60s\" that is a string%s", named ? m->form->field : "message",
+            named ? "" : ", nor \"log\", \"text\" or \"MESSAGE\": ?field= over HTTP names another");
         return bad_record(m, why, err);
     }
     if (strcmp(name, "text") != 0) return add_entry(m, record, time_of(record), text, err);

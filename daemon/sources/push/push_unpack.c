@@ -13,7 +13,7 @@
 typedef struct unpacking {
     uint8_t *bytes;
     size_t count, room;
-    bool *too_large;
+    bool too_large;
 } unpacking;
 
 static reef_status no_memory(reef_error *err) {
@@ -23,7 +23,7 @@ static reef_status no_memory(reef_error *err) {
 // Space for more bytes; one beyond the bound shows that it is crossed.
 static reef_status make_space(unpacking *u, reef_error *err) {
     if (u->count > REEF_PUSH_UNPACKED_BYTES_MAX) {
-        *u->too_large = true;
+        u->too_large = true;
         return reef_fail(err, REEF_ERR_INVALID,
                          "the body has more than %u bytes once it is unpacked: send less at once",
                          REEF_PUSH_UNPACKED_BYTES_MAX);
@@ -100,12 +100,13 @@ reef_status reef_push_unpack(uint8_t **out,
                              const uint8_t *body,
                              size_t bytes,
                              reef_error *err) {
-    unpacking u = {.too_large = too_large};
+    unpacking u = {0};
     reef_status status = packing == REEF_PACKING_GZIP ? unpack_gzip(&u, body, bytes, err)
                                                       : unpack_zstd(&u, body, bytes, err);
     if (status == REEF_OK && u.count > REEF_PUSH_UNPACKED_BYTES_MAX) status = make_space(&u, err);
     if (status != REEF_OK) free(u.bytes);
     *out = status == REEF_OK ? u.bytes : NULL;
     *count = u.count;
+    *too_large = u.too_large;
     return status;
 }

@@ -181,6 +181,18 @@ NEW_BOX_TEST(streams_of_loki_go_to_their_sources_and_come_once) {
     assert_waits(box, "push:loki", AT "c\n");
 }
 
+NEW_BOX_TEST(a_push_that_is_sent_again_after_a_kill_is_known) {
+    static const char BODY[] = "{\"streams\":[" LOKI("\"job\":\"web\"", "[" NS ",\"a\"]") "]}";
+    start(box, NULL);
+    assert_code(send_text(box, LOKI_PATH, JSON, BODY), 204);
+    reefd_kill(box);
+    start(box, NULL);
+    for (size_t i = 0; i < 2; i++) assert_code(send_text(box, LOKI_PATH, JSON, BODY), 204);
+    assert_int_equal(of_source(box, 0, "duplicates"), 2);
+    assert_int_equal(of_source(box, 0, "bytes"), strlen(AT "a\n"));
+    reefd_end(box);
+}
+
 NEW_BOX_TEST(records_of_opentelemetry_are_taken_packed_too) {
     static const char BODY[] = "{\"resourceLogs\":[" OTLP(
         "web", RECORD("a") "," RECORD("b")) "," OTLP("db", RECORD("c")) "]}";
