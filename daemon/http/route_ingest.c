@@ -124,6 +124,9 @@ reef_status reef_http_ingest(reef_push_batch **out,
         status = take_word(batch->source, sizeof(batch->source), name, "the source's name", err);
     if (status == REEF_OK)
         status = take_word(batch->field, sizeof(batch->field), field, "field in the query", err);
+    if (status == REEF_OK && field != NULL && batch->format == REEF_INGEST_TEXT)
+        status = reef_fail(err, REEF_ERR_INVALID,
+                           "field in the query is for records of JSON: text has none");
     if (status != REEF_OK) {
         reef_push_batch_free(batch);
         return status;

@@ -99,6 +99,7 @@ NEW_BOX_TEST(a_batch_with_a_bad_record_is_refused_whole_with_its_number) {
                    "record 2: no \\\"message\\\" that is a string, nor \\\"log\\\"");
     assert_refused(send_text(box, "/v1/ingest", LINES, "{\"log\":\"a\"}\n7\n"), 400, "line 2");
     assert_refused(send_text(box, "/v1/ingest?field=a%20b", JSON, "{}"), 400, "field in the query");
+    assert_refused(send_text(box, "/v1/ingest?field=a", "", "b"), 400, "text has none");
     reefd_end(box);
     assert_waits(box, "push:web", "");
 }
