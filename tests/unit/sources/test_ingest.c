@@ -18,6 +18,8 @@ static bool fails(void) {
     return failing > 0 && --failing == 0;
 }
 
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the names are the
+// linker's.
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
 void *__real_realloc(void *at, size_t bytes);
@@ -36,6 +38,7 @@ void *__wrap_calloc(size_t count, size_t bytes) {
 void *__wrap_realloc(void *at, size_t bytes) {
     return fails() ? NULL : __real_realloc(at, bytes);
 }
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 static reef_status try_parse(reef_ingested *out,
                              reef_ingest_notes *notes,
