@@ -32,6 +32,7 @@ need_build_packages() {
     need_module hiredis libhiredis-dev
     need_module libxxhash libxxhash-dev
     need_module zlib zlib1g-dev
+    need_module libzstd libzstd-dev
     need_module inih libinih-dev
     need_module libsystemd libsystemd-dev
     need_module libcurl libcurl4-openssl-dev
@@ -54,6 +55,7 @@ need_test_packages() {
     need_command systemd-analyze systemd
     need_command systemd-nspawn systemd-container
     need_file /lib/systemd/systemd-journal-remote systemd-journal-remote
+    need_command rsyslogd rsyslog
     need_command nc netcat-openbsd
     need_command curl curl
     need_command openssl openssl

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define REFUSED_NS 10000000000u // between two messages about refused batches
+#define REFUSED_NS 60000000000u // between two messages about refused batches
 #define SCRIPT "text/javascript; charset=utf-8"
 #define STYLE "text/css; charset=utf-8"
 #define TEXT "text/plain; charset=utf-8"
@@ -187,18 +187,46 @@ static void hand_over(reef_routes *routes, reef_http_request *request, reef_comm
 
 // ---- what is pushed -----------------------------------------------------------------------------
 
-static void on_pushed(reef_push_batch *batch) {
-    reef_http_request *request = batch->owner;
-    request->work = NULL;
-    if (batch->error.status == REEF_OK)
+static void send_taken(reef_http_request *request, const reef_push_batch *batch) {
+    if (batch->format == REEF_INGEST_LOKI) {
+        reef_http_reply(request, MHD_HTTP_NO_CONTENT, "application/json", NULL, 0);
+    } else if (batch->format == REEF_INGEST_OTLP && batch->empty_count == 0) {
+        reef_http_reply_json(request, MHD_HTTP_OK, json_pack("{s:{}}", "partialSuccess"));
+    } else if (batch->format == REEF_INGEST_OTLP) {
+        // OpenTelemetry's JSON has 64-bit numbers in quotes.
+        char count[24];
+        snprintf(count, sizeof(count), "%llu", (unsigned long long)batch->empty_count);
+        reef_http_reply_json(request, MHD_HTTP_OK,
+                             json_pack("{s:{s:s, s:s}}", "partialSuccess", "rejectedLogRecords",
+                                       count, "errorMessage", "records without a body"));
+    } else {
         reef_http_reply_json(request, MHD_HTTP_OK,
                              json_pack("{s:s, s:I, s:I, s:b, s:I}", "source",
                                        batch->input->name + strlen(REEF_PUSH_PREFIX),
                                        "accepted_bytes", (json_int_t)batch->accepted_bytes,
                                        "records", (json_int_t)batch->record_count, "duplicate",
                                        batch->duplicate, "position", (json_int_t)batch->position));
+    }
+}
+
+static void refuse_push(reef_http_request *request,
+                        const reef_push_batch *batch,
+                        const reef_error *err) {
+    unsigned code = batch->too_large ? MHD_HTTP_CONTENT_TOO_LARGE : code_of(err->status);
+    // What Loki and OpenTelemetry define to mean that the same may be sent again: of other codes
+    // shippers drop what they have.
+    if (batch->format >= REEF_INGEST_LOKI && code >= MHD_HTTP_INTERNAL_SERVER_ERROR)
+        code = MHD_HTTP_SERVICE_UNAVAILABLE;
+    reef_http_fail(request, code, err, batch->retry_ms);
+}
+
+static void on_pushed(reef_push_batch *batch) {
+    reef_http_request *request = batch->owner;
+    request->work = NULL;
+    if (batch->error.status == REEF_OK)
+        send_taken(request, batch);
     else
-        reef_http_fail(request, code_of(batch->error.status), &batch->error, batch->retry_ms);
+        refuse_push(request, batch, &batch->error);
 }
 
 static void forget_push(void *work) {
@@ -212,7 +240,7 @@ static void push_batch(reef_routes *routes, reef_http_request *request, reef_pus
     // The pusher journals first and trains later; its reply comes when the batch is safe on disk.
     reef_status result = reef_push_submit(routes->pusher, batch, &err);
     if (result != REEF_OK) {
-        reef_http_fail(request, code_of(result), &err, batch->retry_ms);
+        refuse_push(request, batch, &err);
         reef_push_batch_free(batch);
         return;
     }
@@ -231,18 +259,35 @@ static void ingest(reef_routes *routes, reef_http_request *request) {
         reef_http_fail(request, code, &err, 0);
 }
 
+static reef_push_refusal refusal_of(unsigned code) {
+    switch (code) {
+    case MHD_HTTP_UNAUTHORIZED:
+    case MHD_HTTP_FORBIDDEN:
+    case MHD_HTTP_MISDIRECTED_REQUEST:
+        return REEF_PUSH_DENIED;
+    case MHD_HTTP_NOT_FOUND:
+        return REEF_PUSH_NO_SOURCE;
+    case MHD_HTTP_CONTENT_TOO_LARGE:
+        return REEF_PUSH_TOO_LARGE;
+    case MHD_HTTP_UNSUPPORTED_MEDIA_TYPE:
+        return REEF_PUSH_TYPE;
+    case MHD_HTTP_TOO_MANY_REQUESTS:
+        return REEF_PUSH_BUSY;
+    default:
+        return code < MHD_HTTP_INTERNAL_SERVER_ERROR ? REEF_PUSH_MALFORMED : REEF_PUSH_FAILED;
+    }
+}
+
 // A sender that nobody looks after shows here: every refused batch is counted, and some are logged.
 // Nobody made a mistake where the daemon is busy.
 void reef_routes_replied(void *context, const reef_http_request *request) {
     reef_routes *routes = context;
-    size_t bytes = strlen(REEF_HTTP_INGEST_PATH);
-    bool pushed = strncmp(request->path, REEF_HTTP_INGEST_PATH, bytes) == 0 &&
-                  (request->path[bytes] == '/' || !request->path[bytes]);
-    if (!pushed || request->code < 400) return;
-    bool busy = request->code == MHD_HTTP_TOO_MANY_REQUESTS;
-    const char *name = request->path + bytes + (request->path[bytes] == '/');
-    reef_push_count_refused(routes->pusher, name, busy);
-    if (busy) return;
+    if (!reef_http_is_push(request->path) || request->code < 400) return;
+    const reef_push_refusal why = refusal_of(request->code);
+    const char *name = reef_http_push_source(request);
+    reef_push_count_refused(routes->pusher, name != NULL ? name : "", why == REEF_PUSH_BUSY);
+    routes->monitor->push_refusals[why]++;
+    if (why == REEF_PUSH_BUSY) return;
     uint64_t now = uv_hrtime();
     if (routes->told_ns > 0 && now - routes->told_ns < REFUSED_NS) {
         routes->refused_silent++;
@@ -442,8 +487,10 @@ static const route ROUTES[] = {
     {"POST", "/v1/score", ACCESS_READ, NULL, reef_query_score, "as_of frozen per_byte "},
     {"POST", "/v1/generate", ACCESS_READ, NULL, reef_query_generate, "as_of "},
     {"POST", "/v1/command", ACCESS_CHANGE, command, NULL, ""},
-    {"POST", REEF_HTTP_INGEST_PATH, ACCESS_CHANGE, ingest, NULL, ""},
-    {"POST", REEF_HTTP_INGEST_PATH "/*", ACCESS_CHANGE, ingest, NULL, ""},
+    {"POST", REEF_HTTP_INGEST_PATH, ACCESS_CHANGE, ingest, NULL, "field "},
+    {"POST", REEF_HTTP_INGEST_PATH "/*", ACCESS_CHANGE, ingest, NULL, "field "},
+    {"POST", REEF_HTTP_LOKI_PATH, ACCESS_CHANGE, ingest, NULL, "source "},
+    {"POST", REEF_HTTP_OTLP_PATH, ACCESS_CHANGE, ingest, NULL, "source "},
 };
 
 // A star at the end stands for one more word.
@@ -498,11 +545,11 @@ static bool may_query(const route *found, reef_http_request *request) {
     return !needs || reef_http_is_private(request) || reef_http_has_token(request);
 }
 
-// Nothing is unpacked here, and packed bytes would be taken for text.
-static bool is_packed(const reef_http_request *request) {
-    const char *how = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
-                                                  MHD_HTTP_HEADER_CONTENT_ENCODING);
-    return how != NULL && *how && strcasecmp(how, "identity") != 0;
+// Only what is pushed is unpacked: elsewhere packed bytes would be taken for text.
+static bool may_be_packed_so(const route *found, const reef_http_request *request) {
+    reef_packing packing;
+    return reef_http_packing(&packing, request) &&
+           (packing == REEF_PACKING_NONE || found->handle == ingest);
 }
 
 // A body that says of itself that it wraps the text would be scored with its wrapping. Forms are
@@ -550,11 +597,12 @@ void reef_routes_begin(void *context, reef_http_request *request) {
     else if (!may_query(found, request))
         send_refusal(request, MHD_HTTP_UNAUTHORIZED,
                      "this needs the token of --http-token: Authorization: Bearer TOKEN");
-    // Compressed bodies are refused: nothing here unpacks what a stranger sends.
-    else if (is_packed(request))
-        send_refusal(
-            request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
-            "a body with a Content-Encoding, such as gzip, is not taken: send it as it is");
+    else if (!may_be_packed_so(found, request))
+        send_refusal(request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+                     found->handle == ingest
+                         ? "this Content-Encoding is not taken: send gzip, zstd or none"
+                         : "a body with a Content-Encoding, such as gzip, is not taken here: send "
+                           "it as it is");
     else if (is_wrapped(found, request))
         send_refusal(
             request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,

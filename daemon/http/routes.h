@@ -107,10 +107,18 @@ void reef_routes_release(reef_routes *routes);
 
 // ---- route_ingest.c -----------------------------------------------------------------------------
 //
-// POST /v1/ingest and /v1/ingest/NAME: from a request to a batch (push.h).
+// POST /v1/ingest, /v1/ingest/NAME, and those of Loki and OpenTelemetry: from a request to a batch
+// (push.h).
 
 #define REEF_HTTP_INGEST_PATH "/v1/ingest"
+#define REEF_HTTP_LOKI_PATH "/loki/api/v1/push"
+#define REEF_HTTP_OTLP_PATH "/v1/logs"
 
+bool reef_http_is_push(const char *path);
+/** How its body is packed. False: in a way that is not known. */
+bool reef_http_packing(reef_packing *out, const reef_http_request *request);
+/** The source that a push names, or NULL. */
+const char *reef_http_push_source(const reef_http_request *request);
 /**
  * The batch that a request contains, with its body. What is wrong goes into `code` and `err`.
  *

@@ -156,6 +156,14 @@ static void write_sources(FILE *out, const reef_status_view *monitor) {
     }
 }
 
+static void write_refusals(FILE *out, const reef_status_view *monitor) {
+    double counts[REEF_PUSH_REFUSALS];
+    for (size_t i = 0; i < REEF_PUSH_REFUSALS; i++) counts[i] = (double)monitor->push_refusals[i];
+    family(out, "reef_push_refusals_total", "counter",
+           "Pushes that were refused, of known sources and others, since the process started.",
+           "reason", REEF_PUSH_REFUSALS, reef_push_refusal_names, counts);
+}
+
 // From these a rate shows what training spends its time on.
 static void write_phases(FILE *out, const reef_trainer_status *status) {
     static const char *const PHASES[] = {"forward", "backward", "update", "commit"};
@@ -430,6 +438,7 @@ char *reef_prometheus_text(reef_status_view *monitor,
     write_watch(out, &view);
     write_alarms(out, monitor);
     write_sources(out, monitor);
+    write_refusals(out, monitor);
     write_phases(out, &view.trainer);
     write_experts(out, &view.trainer);
     write_commits(out, &view);

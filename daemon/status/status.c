@@ -168,6 +168,14 @@ static json_t *watch_json(const reef_trainer_status *status) {
     return object;
 }
 
+static json_t *refusals_json(const reef_status_view *monitor) {
+    json_t *object = json_object();
+    for (size_t i = 0; i < REEF_PUSH_REFUSALS; i++)
+        json_object_set_new(object, reef_push_refusal_names[i],
+                            reef_json_count(monitor->push_refusals[i]));
+    return object;
+}
+
 // Null where alarms go nowhere.
 static json_t *alarms_json(const reef_status_view *monitor) {
     if (monitor->alarms == NULL) return json_null();
@@ -260,6 +268,7 @@ json_t *reef_status_view_status(reef_status_view *monitor) {
     json_object_set_new(object, "pool_file_bytes",
                         bytes_json(reef_status_view_file_bytes(monitor)));
     json_object_set_new(object, "resident_bytes", bytes_json(reef_status_view_resident_bytes()));
+    json_object_set_new(object, "push_refusals", refusals_json(monitor));
     json_object_set_new(object, "alarms", alarms_json(monitor));
     json_object_set_new(object, "scrub", scrub_json(monitor));
     // A process alone has no such member.

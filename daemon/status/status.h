@@ -2,6 +2,7 @@
 #ifndef REEF_STATUS_H
 #define REEF_STATUS_H
 
+#include "push.h"
 #include "reef_settings.h"
 #include "reef_source.h"
 #include "training_thread.h"
@@ -25,7 +26,8 @@ typedef struct reef_status_view {
     struct reef_joins *joins;   // NULL: none that learn apart
     reef_progress *progress;    // (source_count); the caller's
     uint64_t started_ns;
-    const char *http; // where HTTP is answered, or NULL
+    const char *http;                           // where HTTP is answered, or NULL
+    uint64_t push_refusals[REEF_PUSH_REFUSALS]; // counted by who answers them
     // its own
     struct {
         uint64_t ns, accepted;

@@ -21,31 +21,78 @@
 #include <stdint.h>
 #include <uv.h>
 
-// ---- a batch from its bytes ---------------------------------------------------------------------
+// ---- push_records.c: a batch from its bytes -----------------------------------------------------
 //
 // From what a client pushed to bytes of the stream that training reads: pure functions, on any
-// thread.
-//
-// Lines of text, every one with its end. A batch is taken as a whole or refused as a whole.
+// thread. Every record is a line or more, with its end. A body is taken as a whole or refused as a
+// whole; docs/PROTOCOL.md says what becomes of it.
+
+#define REEF_PUSH_UNPACKED_BYTES_MAX (4u << 20) // of a body that comes packed, and of its lines
 
 typedef enum reef_ingest_format {
     REEF_INGEST_TEXT,  // any bytes; a record is a line
-    REEF_INGEST_JSONL, // a record is a line: {"text": "..."}
+    REEF_INGEST_JSONL, // a record is a line, an object
+    REEF_INGEST_JSON,  // records are objects, by themselves or in arrays
+    REEF_INGEST_LOKI,  // Loki's push API: streams, each with its labels
+    REEF_INGEST_OTLP,  // logs of OpenTelemetry: resources, each with its attributes
 } reef_ingest_format;
 
+typedef enum reef_packing { REEF_PACKING_NONE, REEF_PACKING_GZIP, REEF_PACKING_ZSTD } reef_packing;
+
+/** How a body is to be read. */
+typedef struct reef_ingest_form {
+    reef_ingest_format format;
+    reef_packing packing;
+    const char *field; // of a record, its text; NULL: the first there is of the usual ones
+    // Of LOKI and OTLP: a stream whose labels name one of these goes there.
+    const char *const *sources; // (source_count)
+    size_t source_count;        // 0: all goes into one
+    size_t other; // of these, for all other streams; beyond them: such a stream is refused
+} reef_ingest_form;
+
+/** What goes to one source. */
 typedef struct reef_ingested {
-    uint8_t *bytes; // on the heap, the caller's; at most REEF_JOURNAL_BATCH_BYTES_MAX
+    uint8_t *bytes; // on the heap, the caller's; at most REEF_PUSH_UNPACKED_BYTES_MAX
     size_t count;
     uint64_t records;
 } reef_ingested;
 
-/** Errors: INVALID names the line or record at fault, or the bound that was crossed; NO_MEMORY. */
+typedef struct reef_ingest_notes {
+    bool too_large;   // why it was refused: fewer at once would be taken
+    uint64_t empty;   // records of OTLP without a body, which were left out
+    bool all_timed;   // LOKI, OTLP: every record says when it was; so no two bodies are alike
+    uint64_t hash[2]; // of the body, unpacked, where that is so
+} reef_ingest_notes;
+
+/**
+ * out  (source_count, at least 1) zeroed, written; those of LOKI and OTLP may stay empty, also all
+ *
+ * Errors (nothing is in `out`): INVALID names the line or record at fault, or the bound that was
+ * crossed; NOT_FOUND a stream is of no source; NO_MEMORY.
+ */
 REEF_MUST_CHECK reef_status reef_ingest_parse(reef_ingested *out,
-                                              reef_ingest_format format,
+                                              reef_ingest_notes *notes,
+                                              const reef_ingest_form *form,
                                               const uint8_t *body,
                                               size_t bytes,
                                               reef_error *err);
 void reef_ingested_release(reef_ingested *ingested); // accepts the zeroed one
+
+/**
+ * push_unpack.c: a body that came as gzip or zstd, of one piece or several.
+ *
+ * out  on the heap, the caller's; NULL after an error
+ *
+ * Errors: INVALID it is damaged or ends too early, or has more than REEF_PUSH_UNPACKED_BYTES_MAX
+ * bytes, and *too_large is true then; NO_MEMORY.
+ */
+REEF_MUST_CHECK reef_status reef_push_unpack(uint8_t **out,
+                                             size_t *count,
+                                             bool *too_large,
+                                             reef_packing packing,
+                                             const uint8_t *body,
+                                             size_t bytes,
+                                             reef_error *err);
 
 // ---- the source ---------------------------------------------------------------------------------
 
@@ -58,24 +105,32 @@ void reef_ingested_release(reef_ingested *ingested); // accepts the zeroed one
 
 /** One batch. On the heap; the pusher's from reef_push_submit until it was answered. */
 typedef struct reef_push_batch {
-    char source[REEF_NAME_BYTES_MAX + 1];   // NAME; "": the only one there is
+    char source[REEF_NAME_BYTES_MAX + 1]; // NAME; "": the only one there is, or as its streams say
     char id[REEF_JOURNAL_ID_BYTES_MAX + 1]; // "": none
+    char field[REEF_NAME_BYTES_MAX + 1];    // with the text of a record; "": the usual ones
     reef_ingest_format format;
+    reef_packing packing;
     uint8_t *body; // on the heap, the batch's
     size_t body_bytes;
     // the reply
     reef_error error;
     unsigned retry_ms; // of REEF_ERR_BUSY
     bool duplicate;
+    bool too_large;
     uint64_t accepted_bytes, record_count, position;
+    uint64_t empty_count; // records that were left out
     // who waits; on the loop
     void *owner; // NULL when they went away
     void (*on_reply)(struct reef_push_batch *batch);
     // the pusher's
     struct reef_pusher *pusher;
-    reef_input *input;
+    reef_input *input; // of one with streams of several sources: the last of its parts
     uv_work_t work;
     reef_ingested made;
+    reef_ingested *parts;          // (input_count) of those sources, until they are batches
+    struct reef_push_batch *whole; // that it is part of, or NULL
+    size_t part_count;             // that are not answered yet
+    size_t answered_count;
     size_t weight; // bytes that count as waiting
     struct reef_push_batch *next;
 } reef_push_batch;
@@ -126,6 +181,20 @@ typedef struct reef_push_counts {
     uint64_t busy;             // of these, because too much waited, or the daemon ended
     uint64_t journal_bytes;    // that wait in the journal for the commit that has trained them: now
 } reef_push_counts;
+
+/** Why a push was refused; of all of them, also those whose source is not known. */
+typedef enum reef_push_refusal {
+    REEF_PUSH_MALFORMED, // not what it says it is
+    REEF_PUSH_DENIED,    // no token
+    REEF_PUSH_NO_SOURCE,
+    REEF_PUSH_TOO_LARGE,
+    REEF_PUSH_TYPE, // its Content-Type or Content-Encoding is not taken
+    REEF_PUSH_BUSY,
+    REEF_PUSH_FAILED, // a full disk, or another failure here
+} reef_push_refusal;
+#define REEF_PUSH_REFUSALS (REEF_PUSH_FAILED + 1)
+
+extern const char *const reef_push_refusal_names[REEF_PUSH_REFUSALS];
 
 /** Count a batch that was taken. */
 void reef_push_count(reef_input *input, const reef_push_batch *batch);

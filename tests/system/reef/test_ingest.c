@@ -93,7 +93,7 @@ BOX_TEST(json_lines_are_records_and_a_bad_one_is_named) {
     ingest_fails(box, "{\"text\": \"a\"}\n\n{\"text\": \n", (const char *const[4]){"--jsonl"}, 64,
                  "line 3: no JSON");
     ingest_fails(box, "{\"text\": \"a\"}\n{\"words\": 1}\n", (const char *const[4]){"--jsonl"}, 64,
-                 "line 2: no \"text\"");
+                 "line 2: no \"message\"");
     assert_int_equal(reefd_count(box, "sources.0.bytes"), 6);
     // The message gives what was accepted, and how to continue, however long the prefix is.
     char prefix[] = "--id-prefix=a-name-that-is-as-long-as-one-may-be-and-would-not-fit-beside-it-"

@@ -299,7 +299,7 @@ NEW_BOX_TEST(what_cannot_be_taken_is_refused_in_words) {
     post_fails(box, "/v1/ingest", json, "", 400, "empty");
     post_fails(box, "/v1/ingest", "Content-Type: application/x-npy\r\n", "x", 415, "not taken");
     post_fails(box, "/v1/ingest", "Content-Type: image/png\r\n", "x", 415, "is not taken");
-    post_fails(box, "/v1/ingest", "Content-Encoding: gzip\r\n", "x", 415, "Content-Encoding");
+    post_fails(box, "/v1/ingest", "Content-Encoding: br\r\n", "x", 415, "Content-Encoding");
     post_fails(box, "/v1/ingest", "Reef-Batch-Id: a b\r\n", "x", 400, "Reef-Batch-Id");
     post_fails(box, "/v1/ingest?as=text", "", "x", 400, "'as' in the query");
     post_fails(box, "/v1/ingest/other", "", "x", 404, "no source push:other");
@@ -328,7 +328,7 @@ NEW_BOX_TEST(what_cannot_be_taken_is_refused_in_words) {
     int64_t before = of_source(box, "push:web", "refused");
     assert_true(before >= 8);
     post_fails(box, "/v1/ingest", "Content-Type: image/png\r\n", "x", 415, "is not taken");
-    post_fails(box, "/v1/ingest/web", "Content-Encoding: gzip\r\n", "x", 415, "Content-Encoding");
+    post_fails(box, "/v1/ingest/web", "Content-Encoding: br\r\n", "x", 415, "Content-Encoding");
     post_fails(box, "/v1/ingest", "", large, 413, "more than");
     http_answer stranger = http_ask(box->address, "POST", "/v1/ingest", "", "x", 1);
     assert_int_equal(stranger.code, 401);
@@ -442,6 +442,19 @@ TEST_WITH(a_full_disk_is_an_error_to_the_pusher_and_passes,
                                     large + 100 * LINE_BYTES, 20000 * LINE_BYTES);
     assert_code(answer, 507);
     assert_non_null(strstr(answer.body, "\"full\""));
+    // A shipper keeps what it has only where it is told that the same may be sent again.
+    char *loki = malloc(300000);
+    assert_non_null(loki);
+    memset(loki, 'x', 300000);
+    static const char BEGIN[] = "{\"streams\":[{\"stream\":{},\"values\":[[\"0\",\"",
+                      END[] = "\"]]}]}";
+    memcpy(loki, BEGIN, strlen(BEGIN));
+    memcpy(loki + 300000 - strlen(END), END, strlen(END));
+    answer =
+        post_batch(box, "/loki/api/v1/push", "Content-Type: application/json\r\n", loki, 300000);
+    assert_code(answer, 503);
+    assert_non_null(strstr(answer.head, "Retry-After: 1"));
+    free(loki);
     assert_int_equal(of_source(box, "push:web", "bytes"), 100 * LINE_BYTES);
     // Nothing is left that training would have to commit, on a disk that is still full.
     assert_int_equal(integer(reefd_tell(box, "commit"), "number"), number);
