@@ -54,6 +54,8 @@ need_test_packages() {
     need_command systemd-analyze systemd
     need_command systemd-nspawn systemd-container
     need_file /lib/systemd/systemd-journal-remote systemd-journal-remote
+    need_command logger bsdutils
+    need_command rsyslogd rsyslog
     need_command nc netcat-openbsd
     need_command curl curl
     need_command openssl openssl

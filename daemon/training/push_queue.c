@@ -203,17 +203,7 @@ static void make_batch(uv_work_t *work) {
                                             batch->body_bytes, &batch->error);
 }
 
-static void on_made(uv_work_t *work, int code) {
-    reef_push_batch *batch = work->data;
-    reef_pusher *pusher = batch->pusher;
-    if (code) batch->error.status = reef_fail(&batch->error, REEF_ERR_IO, "%s", uv_strerror(code));
-    // What was read is freed before the batch waits: only the made bytes are needed.
-    free(batch->body);
-    batch->body = NULL;
-    if (batch->error.status != REEF_OK) {
-        reply_batch(batch);
-        return;
-    }
+static void wait_for_trainer(reef_pusher *pusher, reef_push_batch *batch) {
     uv_mutex_lock(&pusher->lock);
     append_batch(&pusher->waiting, batch);
     // One request to the trainer is enough for all batches that wait.
@@ -221,6 +211,23 @@ static void on_made(uv_work_t *work, int code) {
     pusher->asked = true;
     uv_mutex_unlock(&pusher->lock);
     if (ask) request_trainer(pusher);
+}
+
+static void on_made(uv_work_t *work, int code) {
+    reef_push_batch *batch = work->data;
+    if (code) batch->error.status = reef_fail(&batch->error, REEF_ERR_IO, "%s", uv_strerror(code));
+    // What was read is freed before the batch waits: only the made bytes are needed.
+    free(batch->body);
+    batch->body = NULL;
+    if (batch->error.status != REEF_OK)
+        reply_batch(batch);
+    else
+        wait_for_trainer(batch->pusher, batch);
+}
+
+void reef_push_submit_made(reef_pusher *pusher, reef_push_batch *batch) {
+    batch->pusher = pusher;
+    wait_for_trainer(pusher, batch);
 }
 
 static reef_input *find_input(reef_pusher *pusher, const char *name, size_t *count) {
