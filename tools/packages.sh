@@ -34,6 +34,7 @@ need_build_packages() {
     need_module zlib zlib1g-dev
     need_module inih libinih-dev
     need_module libsystemd libsystemd-dev
+    need_module rdkafka librdkafka-dev
     need_module libcurl libcurl4-openssl-dev
     need_module cmocka libcmocka-dev
 }

@@ -175,6 +175,7 @@ extern const reef_input_kind reef_follow_kind;  // tail_source.c
 extern const reef_input_kind reef_dir_kind;     // tail_source.c
 extern const reef_input_kind reef_redis_kind;   // redis_source.c
 extern const reef_input_kind reef_journal_kind; // systemd_source.c
+extern const reef_input_kind reef_kafka_kind;   // kafka_source.c
 extern const reef_input_kind reef_syslog_kind;  // syslog_source.c
 
 /**

@@ -35,7 +35,7 @@ typedef enum reef_syslog_transport {
     REEF_SYSLOG_UNIX, // datagrams
 } reef_syslog_transport;
 
-/** Addresses that begin alike. An IPv4 address is one of IPv6 (::ffff:a.b.c.d). */
+/** Addresses that begin alike. An IPv4 address is one of IPv6 (::ffff:192.0.2.1). */
 typedef struct reef_syslog_sender {
     uint8_t address[REEF_SYSLOG_ADDRESS_BYTES];
     unsigned bits;

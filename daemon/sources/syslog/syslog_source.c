@@ -395,26 +395,22 @@ static void fail(syslog_source *source, int code) {
 
 static int open_handles(syslog_source *source) {
     uv_loop_t *loop = source->input->loop;
-    int code = 0;
-    // Timers cannot fail.
+    const bool is_tcp = source->spec.transport == REEF_SYSLOG_TCP;
+    source->listener.data = source->datagrams.data = source->tick.data = source;
+    int code = is_tcp ? uv_tcp_init(loop, &source->listener)
+                      : uv_poll_init(loop, &source->datagrams, source->fd);
+    if (code != 0) return code;
+    source->is_open = true; // all handles are, from here on: timers cannot fail
     (void)uv_timer_init(loop, &source->tick);
     (void)uv_timer_init(loop, &source->retry);
-    source->tick.data = source;
+    (void)uv_timer_start(&source->tick, on_tick, TICK_MS, TICK_MS);
     source->retry.data = &source->queue;
     source->queue.retry = &source->retry;
     source->queue.on_room = on_room;
-    source->is_open = true;
-    (void)uv_timer_start(&source->tick, on_tick, TICK_MS, TICK_MS);
-    if (source->spec.transport == REEF_SYSLOG_TCP) {
-        source->listener.data = source;
-        code = uv_tcp_init(loop, &source->listener);
-        if (code == 0) code = uv_tcp_open(&source->listener, source->fd);
-        if (code == 0) source->fd = -1; // the handle's
-        return code == 0 ? uv_listen((uv_stream_t *)&source->listener, BACKLOG, on_client) : code;
-    }
-    source->datagrams.data = source;
-    code = uv_poll_init(loop, &source->datagrams, source->fd);
-    return code == 0 ? uv_poll_start(&source->datagrams, UV_READABLE, on_readable) : code;
+    if (!is_tcp) return uv_poll_start(&source->datagrams, UV_READABLE, on_readable);
+    code = uv_tcp_open(&source->listener, source->fd);
+    if (code == 0) source->fd = -1; // the handle's
+    return code == 0 ? uv_listen((uv_stream_t *)&source->listener, BACKLOG, on_client) : code;
 }
 
 static void on_read(reef_input *input, uint8_t *at, size_t room) {
@@ -430,6 +426,7 @@ static void on_stop(reef_input *input) {
     syslog_source *source = input->state;
     reef_push_stop(input);
     if (!source->is_open) return;
+    source->is_open = false;
     const bool is_tcp = source->spec.transport == REEF_SYSLOG_TCP;
     if (!is_tcp) receive(source, STOP_MESSAGES);
     while (source->connections != NULL) {
@@ -441,7 +438,6 @@ static void on_stop(reef_input *input) {
     uv_close(is_tcp ? (uv_handle_t *)&source->listener : (uv_handle_t *)&source->datagrams, NULL);
     uv_close((uv_handle_t *)&source->tick, NULL);
     uv_close((uv_handle_t *)&source->retry, NULL);
-    source->is_open = false;
 }
 
 // ---- figures ------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // reefd takes syslog: from logger and rsyslog, in every form; what it has journalled is learned
 // once, whatever is killed, and what it could not take is counted.
+#include "http_client.h"
 #include "reef_push_journal.h"
 #include "reefd_run.h"
 #include "test.h"
@@ -92,9 +93,10 @@ static const char *journalled(world *w, const char *source) {
     return w->journal;
 }
 
-// It journals what comes, and learns nothing.
+// It journals what comes, and learns nothing but what waited before it was paused, which no commit
+// trims.
 static void start_paused(world *w, const char *source) {
-    START(&w->box, "--source", source);
+    START(&w->box, "--source", source, "--commit-steps", "0", "--commit-seconds", "3600");
     (void)reefd_tell(&w->box, "pause");
 }
 
@@ -218,7 +220,8 @@ FIXTURE_TEST(a_full_journal_holds_up_a_tcp_client_and_loses_nothing) {
 FIXTURE_TEST(whom_nobody_named_is_refused_and_counted) {
     char source[200];
     snprintf(source, sizeof(source), "%s?from=10.0.0.0/8", w->udp);
-    START(&w->box, "--source", source, "--source", w->tcp);
+    START(&w->box, "--source", source, "--source", w->tcp, "--http", "127.0.0.1:0", "--http-token",
+          w->box.token);
     shell("logger -n 127.0.0.1 -P %d --udp hello", w->port);
     await_count(&w->box, "sources.0.denied", 1);
     await_said(&w->box, "were refused, the last from 127.0.0.1");
@@ -227,6 +230,14 @@ FIXTURE_TEST(whom_nobody_named_is_refused_and_counted) {
     const int fd = connect_to(w);
     assert_int_equal(send(fd, "12 <13>x", 8, 0), 8);
     await_count(&w->box, "sources.1.connections", 1);
+    const http_answer metrics =
+        http_ask(w->box.address, "GET", "/metrics", "Authorization: Bearer " TOKEN "\r\n", NULL, 0);
+    char wanted[300];
+    snprintf(wanted, sizeof(wanted), "reef_syslog_denied_total{source=\"%s\"} 1\n",
+             name_of(w->udp));
+    assert_int_equal(times_in(metrics.body, wanted), 1);
+    snprintf(wanted, sizeof(wanted), "reef_syslog_connections{source=\"%s\"} 1\n", name_of(w->tcp));
+    assert_int_equal(times_in(metrics.body, wanted), 1);
     close(fd);
     await_count(&w->box, "sources.1.records", 1);
     await_count(&w->box, "sources.1.connections", 0);
@@ -286,6 +297,7 @@ FIXTURE_TEST(rsyslog_forwards_while_reefd_comes_and_goes) {
     for (int i = 0; access(input, F_OK) != 0; i++, sleep_ms(100)) assert_true(i < 300);
     shell("for i in $(seq 200); do echo \"first $i\"; done | logger -u %s -t app", input);
     await_records(w, 200);
+    (void)journalled(w, w->tcp); // what a stop trims is known
     reefd_end(&w->box);
     shell("for i in $(seq 200); do echo \"second $i\"; done | logger -u %s -t app", input);
     start_paused(w, w->tcp);
