@@ -359,6 +359,7 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     daemon->pusher.inputs = daemon->sources;
     daemon->pusher.input_count = daemon->source_count;
     daemon->pusher.journal_bytes_max = daemon->options.journal_bytes;
+    for (size_t i = 0; i < daemon->source_count; i++) daemon->sources[i].pusher = &daemon->pusher;
     daemon->monitor.training = daemon->training;
     daemon->monitor.scrubber = daemon->scrubber;
     daemon->monitor.alarms = daemon->alarms;

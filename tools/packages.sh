@@ -35,6 +35,7 @@ need_build_packages() {
     need_module libzstd libzstd-dev
     need_module inih libinih-dev
     need_module libsystemd libsystemd-dev
+    need_module rdkafka librdkafka-dev
     need_module libcurl libcurl4-openssl-dev
     need_module cmocka libcmocka-dev
 }
@@ -55,6 +56,7 @@ need_test_packages() {
     need_command systemd-analyze systemd
     need_command systemd-nspawn systemd-container
     need_file /lib/systemd/systemd-journal-remote systemd-journal-remote
+    need_command logger bsdutils
     need_command rsyslogd rsyslog
     need_command nc netcat-openbsd
     need_command curl curl

@@ -109,6 +109,7 @@ struct reef_input {
     reef_store *store;    // set before `seek`
     uv_loop_t *loop;      // set before `read`
     reef_report *report;  // set before `read`
+    struct reef_pusher *pusher; // set before `read`; for kinds that journal what they get
     // the reader's
     struct reef_reader *reader;
     const struct reef_input_sink *sink; // of the reader
@@ -174,6 +175,8 @@ extern const reef_input_kind reef_follow_kind;  // tail_source.c
 extern const reef_input_kind reef_dir_kind;     // tail_source.c
 extern const reef_input_kind reef_redis_kind;   // redis_source.c
 extern const reef_input_kind reef_journal_kind; // systemd_source.c
+extern const reef_input_kind reef_kafka_kind;   // kafka_source.c
+extern const reef_input_kind reef_syslog_kind;  // syslog_source.c
 
 /**
  * What a source goes by in the pool: its text as given, or where that is too long or no JSON text,

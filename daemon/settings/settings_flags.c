@@ -136,6 +136,11 @@ static const struct {
         "as\n"
         "                        journal:unit=nginx.service&priority=warning (identifier=NAME,\n"
         "                        FIELD=VALUE), or files in a directory: journal:dir=PATH\n"
+        "  syslog:udp://ADDRESS:PORT, syslog:tcp://ADDRESS:PORT, syslog:unix:PATH\n"
+        "                        messages of syslog; ?from=ADDRESS[/BITS],... who may send, else\n"
+        "                        this machine alone\n"
+        "  kafka:HOST:PORT[,HOST:PORT...]/TOPIC\n"
+        "                        a Kafka topic; ?config=FILE of librdkafka's settings\n"
         "  push:NAME             what clients send: 'reef ingest', POST /v1/ingest\n"
         "  ?weight=N after one of these is its share (1 to 1000; default 1).\n",
     .layers = "Switches have an opposite, such as --no-stay. Options win over the file. "

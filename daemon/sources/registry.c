@@ -42,9 +42,9 @@ static reef_status take_weight(reef_input *input, size_t *bytes, reef_error *err
     return REEF_OK;
 }
 
-static const reef_input_kind *const LIVE_KINDS[] = {&reef_follow_kind, &reef_dir_kind,
-                                                    &reef_redis_kind,  &reef_journal_kind,
-                                                    &reef_input_push,  NULL};
+static const reef_input_kind *const LIVE_KINDS[] = {
+    &reef_follow_kind, &reef_dir_kind,   &reef_redis_kind, &reef_journal_kind,
+    &reef_syslog_kind, &reef_kafka_kind, &reef_input_push, NULL};
 
 static reef_status check_rest(reef_input *input, const char *rest, reef_error *err) {
     return input->kind->check_spec != NULL ? input->kind->check_spec(input, rest, err) : REEF_OK;
@@ -98,7 +98,8 @@ static reef_status read_spec(reef_input *input,
         return reef_fail(err, REEF_ERR_INVALID,
                          "unknown kind of source '%.*s': known are file:PATH, "
                          "- (standard input), follow:PATH, dir:PATH[/PATTERN], glob:PATTERN, "
-                         "redis://HOST:PORT/STREAM, journal: and push:NAME",
+                         "redis://HOST:PORT/STREAM, journal:, syslog:udp://ADDRESS:PORT, "
+                         "kafka:HOST:PORT/TOPIC and push:NAME",
                          (int)(scheme < 40 ? scheme : 40),
                          spec); // the rest of it may be a password
     }

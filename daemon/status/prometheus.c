@@ -12,6 +12,7 @@
 #include "joins.h"
 #include "push.h"
 #include "reef_kernels.h"
+#include "syslog_counts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -82,6 +83,7 @@ static void family(FILE *out,
 typedef struct source_figures {
     double read, lag, loss, scored, loss_sum;
     double batches, records, duplicates, refused, busy, journal; // of one that is pushed into
+    double dropped, denied, cut, connections;                    // of syslog
 } source_figures;
 
 static source_figures figures_of(const reef_status_view *monitor, size_t i) {
@@ -91,6 +93,8 @@ static source_figures figures_of(const reef_status_view *monitor, size_t i) {
     bool sized = bytes != REEF_BYTES_UNKNOWN;
     reef_push_counts counts;
     bool pushed = reef_push_counts_read(&monitor->sources[i], &counts);
+    reef_syslog_counts syslog;
+    bool logged = reef_syslog_counts_read(&monitor->sources[i], &syslog);
     return (source_figures){
         .read = (double)progress->committed,
         .lag = !sized           ? none
@@ -105,6 +109,10 @@ static source_figures figures_of(const reef_status_view *monitor, size_t i) {
         .refused = pushed ? (double)counts.refused : none,
         .busy = pushed ? (double)counts.busy : none,
         .journal = pushed ? (double)counts.journal_bytes : none,
+        .dropped = logged ? (double)syslog.dropped : none,
+        .denied = logged ? (double)syslog.denied : none,
+        .cut = logged ? (double)syslog.cut : none,
+        .connections = logged ? (double)syslog.connections : none,
     };
 }
 
@@ -133,6 +141,14 @@ static void write_sources(FILE *out, const reef_status_view *monitor) {
          AT(busy)},
         {"reef_push_journal_bytes", "gauge",
          "Pushed bytes that wait in the journal for the commit that takes them.", AT(journal)},
+        {"reef_syslog_dropped_total", "counter",
+         "Messages that came faster than they were journalled, since the process started.",
+         AT(dropped)},
+        {"reef_syslog_denied_total", "counter",
+         "Messages, of TCP connections, that were refused, since the process started.", AT(denied)},
+        {"reef_syslog_cut_total", "counter",
+         "Messages that were taken in part, since the process started.", AT(cut)},
+        {"reef_syslog_connections", "gauge", "TCP connections that are open.", AT(connections)},
         {"reef_source_loss", "gauge",
          "Bits per byte of a source before it was learned, recent mean.", AT(loss)},
         {"reef_source_scored_bytes_total", "counter",

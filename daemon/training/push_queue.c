@@ -365,6 +365,20 @@ static reef_status weigh(reef_push_batch *batch, reef_error *err) {
     return refuse_for_now(batch, "too much waits for the journal: try again", err);
 }
 
+static void wait_for_trainer(reef_pusher *pusher, reef_push_batch *list) {
+    uv_mutex_lock(&pusher->lock);
+    while (list != NULL) {
+        reef_push_batch *next = list->next;
+        append_batch(&pusher->waiting, list);
+        list = next;
+    }
+    // One request to the trainer is enough for all batches that wait.
+    bool ask = !pusher->asked;
+    pusher->asked = true;
+    uv_mutex_unlock(&pusher->lock);
+    if (ask) request_trainer(pusher);
+}
+
 static void on_made(uv_work_t *work, int code) {
     reef_push_batch *batch = work->data, *list = NULL;
     reef_pusher *pusher = batch->pusher;
@@ -380,21 +394,16 @@ static void on_made(uv_work_t *work, int code) {
     else if (*status == REEF_OK && batch->made.count > 0)
         append_batch(&list, batch);
     // Without a line there is nothing to do.
-    if (list == NULL) {
+    if (list == NULL)
         reply_batch(batch);
-        return;
-    }
-    uv_mutex_lock(&pusher->lock);
-    while (list != NULL) {
-        reef_push_batch *next = list->next;
-        append_batch(&pusher->waiting, list);
-        list = next;
-    }
-    // One request to the trainer is enough for all batches that wait.
-    bool ask = !pusher->asked;
-    pusher->asked = true;
-    uv_mutex_unlock(&pusher->lock);
-    if (ask) request_trainer(pusher);
+    else
+        wait_for_trainer(pusher, list);
+}
+
+void reef_push_submit_made(reef_pusher *pusher, reef_push_batch *batch) {
+    batch->pusher = pusher;
+    batch->next = NULL;
+    wait_for_trainer(pusher, batch);
 }
 
 static reef_input *find_input(reef_pusher *pusher, const char *name, size_t *count) {

@@ -36,7 +36,8 @@ typedef struct reef_journal_batch {
 
 /**
  * Journal the batches in their order, all in one transaction of its own, with step and position of
- * the last commit. The reason why a batch is refused is its own `error`; the others are stored.
+ * the last commit. The reason why a batch is refused is its own `error`; the others are stored,
+ * but where one was BUSY, those of its source that follow it here are as well.
  *
  * commit  written when something was; may be NULL
  *

@@ -23,6 +23,7 @@ typedef struct tail {
     uint64_t end;   // of the last one
     known_id *ids;  // (room) on the heap
     size_t id_count, room;
+    bool full; // a batch was refused: a smaller one does not overtake it
 } tail;
 
 static uint64_t id_hash(const char *id, size_t bytes) {
@@ -140,7 +141,9 @@ static reef_status append_one(reef_txn *txn,
     if (status == REEF_OK) status = find_duplicate(txn, t, batch, content, err);
     if (status != REEF_OK || batch->duplicate || batch->error.status != REEF_OK) return status;
     // The bound keeps a fast sender from filling the disk before training catches up.
-    if (waiting_bytes(t) + batch->count + REEF_JOURNAL_ENTRY_BYTES > batch->bytes_max) {
+    t->full =
+        t->full || waiting_bytes(t) + batch->count + REEF_JOURNAL_ENTRY_BYTES > batch->bytes_max;
+    if (t->full) {
         batch->error.status =
             reef_fail(&batch->error, REEF_ERR_BUSY,
                       "%" PRIu64 " bytes of %s wait for training, and its journal may hold %" PRIu64

@@ -103,7 +103,7 @@ REEF_MUST_CHECK reef_status reef_push_unpack(uint8_t **out,
 #define REEF_PUSH_RETRY_MS 200       // hint to who is refused because many wait,
 #define REEF_PUSH_RETRY_FULL_MS 1000 // and because the journal is full
 
-/** One batch. On the heap; the pusher's from reef_push_submit until it was answered. */
+/** One batch. On the heap; the pusher's from when it was handed over until it was answered. */
 typedef struct reef_push_batch {
     char source[REEF_NAME_BYTES_MAX + 1]; // NAME; "": the only one there is, or as its streams say
     char id[REEF_JOURNAL_ID_BYTES_MAX + 1]; // "": none
@@ -166,6 +166,12 @@ void reef_pusher_release(reef_pusher *pusher);
 REEF_MUST_CHECK reef_status reef_push_submit(reef_pusher *pusher,
                                              reef_push_batch *batch,
                                              reef_error *err);
+/**
+ * The same of a batch from inside the daemon, whose `input` and `made` are set: whole lines. It is
+ * not bounded here, and is taken also while the source stops. It is always answered, at once where
+ * the training has ended.
+ */
+void reef_push_submit_made(reef_pusher *pusher, reef_push_batch *batch);
 
 // ---- push_source.c: the kind of source ----------------------------------------------------------
 
@@ -196,11 +202,36 @@ typedef enum reef_push_refusal {
 
 extern const char *const reef_push_refusal_names[REEF_PUSH_REFUSALS];
 
+/**
+ * A source that reads its journal. Another kind whose bytes go through one has this as the first
+ * member of its state, and the functions below; its name begins with REEF_PUSH_PREFIX.
+ */
+typedef struct reef_push_source {
+    uv_work_t work;
+    uint8_t *at; // lent space of the pending read
+    size_t room, count;
+    bool awaited; // a read waits for bytes to come
+    reef_error error;
+    uint64_t committed;      // what lies before it is trimmed
+    reef_push_counts counts; // but for `journal_bytes`
+} reef_push_source;
+
+REEF_MUST_CHECK reef_status reef_push_seek(reef_input *input,
+                                           const reef_input_offset *offset,
+                                           reef_error *err);
+void reef_push_read(reef_input *input, uint8_t *at, size_t room);
+void reef_push_stop(reef_input *input);
+REEF_MUST_CHECK reef_status reef_push_committed(reef_input *input,
+                                                reef_txn *txn,
+                                                uint64_t cursor,
+                                                reef_error *err);
+void reef_push_settled(reef_input *input, const reef_input_offset *offset);
+
 /** Count a batch that was taken. */
 void reef_push_count(reef_input *input, const reef_push_batch *batch);
 /** Count one that was not, where its source is known; `name` is "" for the only one there is. */
 void reef_push_count_refused(reef_pusher *pusher, const char *name, bool busy);
-/** False if the name is not that of a push source. */
+/** False if the source has no journal. */
 bool reef_push_counts_read(const reef_input *input, reef_push_counts *out);
 
 #endif

@@ -14,16 +14,6 @@
 #define READ_BYTES_MAX (256u << 10) // in one read transaction
 #define BUSY_ATTEMPTS_MAX 20        // each waits a second itself
 
-typedef struct push_source {
-    uv_work_t work;
-    uint8_t *at; // lent space of the pending read
-    size_t room, count;
-    bool awaited; // a read waits for bytes to come
-    reef_error error;
-    uint64_t committed;      // what lies before it is trimmed
-    reef_push_counts counts; // but for `journal_bytes`
-} push_source;
-
 static bool is_name(const char *name) {
     static const char SIGNS[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     return name[0] && strspn(name, SIGNS) == strlen(name) && strlen(name) <= NAME_BYTES_MAX;
@@ -39,13 +29,13 @@ static reef_status push_check_spec(reef_input *input, const char *rest, reef_err
 
 static reef_status push_open(reef_input *input, const char *rest, reef_error *err) {
     (void)rest;
-    push_source *source = calloc(1, sizeof(*source));
+    reef_push_source *source = calloc(1, sizeof(*source));
     if (source == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     input->state = source;
     return REEF_OK;
 }
 
-static reef_status push_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
+reef_status reef_push_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
     reef_txn *txn = NULL;
     reef_journal_stat stat;
     reef_status status = reef_txn_begin(&txn, input->store, REEF_TXN_READ, err);
@@ -55,7 +45,7 @@ static reef_status push_seek(reef_input *input, const reef_input_offset *offset,
     // Where the journal's entries are known its end is the source's length; otherwise nothing
     // waits.
     input->bytes = stat.entries_known ? stat.end : offset->cursor;
-    ((push_source *)input->state)->committed = offset->cursor;
+    ((reef_push_source *)input->state)->committed = offset->cursor;
     // Pool and journal are of one file and one transaction; if they disagree, records were lost.
     if (offset->cursor > input->bytes || (stat.entries && offset->cursor < stat.begin))
         return reef_fail(err, REEF_ERR_CORRUPT,
@@ -71,7 +61,7 @@ static reef_status push_seek(reef_input *input, const reef_input_offset *offset,
 // On a thread of libuv's. The pool may have to be mapped again, which waits for all readers.
 static void read_journal(uv_work_t *work) {
     reef_input *input = work->data;
-    push_source *source = input->state;
+    reef_push_source *source = input->state;
     size_t room = source->room < READ_BYTES_MAX ? source->room : READ_BYTES_MAX;
     for (int attempt = 0; attempt < BUSY_ATTEMPTS_MAX; attempt++) {
         source->error.status = reef_journal_read(input->store, input->name, input->offset,
@@ -82,7 +72,7 @@ static void read_journal(uv_work_t *work) {
 
 static void on_read(uv_work_t *work, int code) {
     reef_input *input = work->data;
-    push_source *source = input->state;
+    reef_push_source *source = input->state;
     // uv's own error, such as a cancelled request.
     if (code) (void)reef_fail(&source->error, REEF_ERR_IO, "%s", uv_strerror(code));
     if (source->error.status != REEF_OK) {
@@ -100,15 +90,15 @@ static void on_read(uv_work_t *work, int code) {
 }
 
 static void start_read(reef_input *input) {
-    push_source *source = input->state;
+    reef_push_source *source = input->state;
     source->awaited = false;
     source->work.data = input;
     int code = uv_queue_work(input->loop, &source->work, read_journal, on_read);
     if (code) on_read(&source->work, code);
 }
 
-static void push_read(reef_input *input, uint8_t *at, size_t room) {
-    push_source *source = input->state;
+void reef_push_read(reef_input *input, uint8_t *at, size_t room) {
+    reef_push_source *source = input->state;
     source->at = at;
     source->room = room;
     if (input->offset < input->bytes)
@@ -118,24 +108,24 @@ static void push_read(reef_input *input, uint8_t *at, size_t room) {
 }
 
 void reef_push_grew(reef_input *input, uint64_t end) {
-    push_source *source = input->state;
+    reef_push_source *source = input->state;
     if (end > input->bytes) input->bytes = end;
     if (source->awaited && input->offset < input->bytes) start_read(input);
 }
 
-static void push_stop(reef_input *input) {
-    ((push_source *)input->state)->awaited = false;
+void reef_push_stop(reef_input *input) {
+    ((reef_push_source *)input->state)->awaited = false;
 }
 
-static reef_status push_committed(reef_input *input,
-                                  reef_txn *txn,
-                                  uint64_t cursor,
-                                  reef_error *err) {
+reef_status reef_push_committed(reef_input *input,
+                                reef_txn *txn,
+                                uint64_t cursor,
+                                reef_error *err) {
     return reef_journal_trim(txn, input->name, cursor, err);
 }
 
-static void push_settled(reef_input *input, const reef_input_offset *offset) {
-    ((push_source *)input->state)->committed = offset->cursor;
+void reef_push_settled(reef_input *input, const reef_input_offset *offset) {
+    ((reef_push_source *)input->state)->committed = offset->cursor;
 }
 
 static void push_close(reef_input *input) {
@@ -148,7 +138,7 @@ const char *const reef_push_refusal_names[] = {"malformed", "denied", "no_source
                                                "type",      "busy",   "failed"};
 
 void reef_push_count(reef_input *input, const reef_push_batch *batch) {
-    reef_push_counts *counts = &((push_source *)input->state)->counts;
+    reef_push_counts *counts = &((reef_push_source *)input->state)->counts;
     if (batch->duplicate) {
         counts->duplicates++;
     } else {
@@ -168,14 +158,14 @@ void reef_push_count_refused(reef_pusher *pusher, const char *name, bool busy) {
         count++;
     }
     if (count != 1) return;
-    reef_push_counts *counts = &((push_source *)found->state)->counts;
+    reef_push_counts *counts = &((reef_push_source *)found->state)->counts;
     counts->refused++;
     counts->busy += busy;
 }
 
 bool reef_push_counts_read(const reef_input *input, reef_push_counts *out) {
-    if (input->kind != &reef_input_push) return false;
-    const push_source *source = input->state;
+    if (input->kind->committed != reef_push_committed) return false;
+    const reef_push_source *source = input->state;
     *out = source->counts;
     out->journal_bytes = input->bytes > source->committed ? input->bytes - source->committed : 0;
     return true;
@@ -196,10 +186,10 @@ const reef_input_kind reef_input_push = {.scheme = "push",
                                          .promised = true,
                                          .check_spec = push_check_spec,
                                          .open = push_open,
-                                         .seek = push_seek,
-                                         .read = push_read,
-                                         .stop = push_stop,
-                                         .committed = push_committed,
-                                         .settled = push_settled,
+                                         .seek = reef_push_seek,
+                                         .read = reef_push_read,
+                                         .stop = reef_push_stop,
+                                         .committed = reef_push_committed,
+                                         .settled = reef_push_settled,
                                          .close = push_close,
                                          .status = push_status};

@@ -94,7 +94,8 @@ class Daemon:
         self.world, self.folder = world, folder
         self.log = open(f"{folder}/reefd.log", "w")
         self.process = subprocess.Popen([world.reefd, "--pool", "reef.pool", "--source", "file:corpus.txt", "--source",
-                                         "push:web", "--http", "0", "--quiet"],
+                                         "push:web", "--source", f"syslog:unix:{os.path.abspath(folder)}/log",
+                                         "--source", "kafka:127.0.0.1:9/none", "--http", "0", "--quiet"],
                                         cwd=folder, env=world.environment, stderr=self.log)
         end = time.monotonic() + DEADLINE_S
         while not self.trained():

@@ -175,6 +175,8 @@ FIXTURE_TEST(a_mistake_in_the_file_is_reported_with_its_line) {
         {"[reefd]\nsource = push:web?weight=0\n", ":2: a source's weight, '0'"},
         {"[reefd]\nsource = redis://host/log?grup=a\n", ":2: 'grup' is not an option"},
         {"[reefd]\nsource = journal:unti=nginx\n", ":2: journal: does not know 'unti'"},
+        {"[reefd]\nsource = syslog:udp://web1:514\n", ":2: syslog: listens on udp://ADDRESS:PORT"},
+        {"[reefd]\nsource = kafka:host:9092\n", ":2: 'kafka:host:9092' is not kafka:HOST:PORT"},
         {"[reefd]\nsource = follow:\n", "names nothing after its colon"},
         {"[reefd]\nhttp = x:y\n", "'x:y' is not an address"},
         {long_line, ":2: the line is too long"},

@@ -336,6 +336,23 @@ POOL_TEST(a_full_journal_is_busy_until_training_has_taken_some) {
     assert_int_equal(batches[3].error.status, REEF_ERR_BUSY);
 }
 
+POOL_TEST(a_small_batch_does_not_overtake_one_that_was_refused) {
+    uint8_t bytes[1000] = {1};
+    reef_journal_batch batches[4];
+    for (size_t i = 0; i < 4; i++) {
+        batches[i] = batch_of(NULL, bytes, i < 2 ? sizeof(bytes) : 1);
+        batches[i].bytes_max = 2000 + REEF_JOURNAL_ENTRY_BYTES;
+    }
+    batches[3].source = REEF_PUSH_PREFIX "another";
+    append(f->store, batches, 4);
+    accepted(&batches[0]);
+    refused(&batches[1], REEF_ERR_BUSY, "1000 bytes");
+    refused(&batches[2], REEF_ERR_BUSY, "1000 bytes");
+    accepted(&batches[3]);
+    append(f->store, batches + 2, 1); // it is the first one now
+    accepted(&batches[2]);
+}
+
 // What is refused then can be taken after a commit of training, and without one never.
 POOL_TEST(a_journal_that_is_full_of_trained_bytes_says_so) {
     uint8_t bytes[1000] = {1};
