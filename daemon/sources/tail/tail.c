@@ -95,6 +95,7 @@ static bool skip_accepted(reef_tail *tail, uint64_t bytes) {
         uint64_t range = entry->pass_end - entry->offset;
         uint64_t count = bytes < range ? bytes : range;
         entry->offset += count;
+        if (count) entry->newline_added = false;
         bytes -= count;
         // A newline that was added to an unfinished last line counts as one accepted byte.
         if (count == range && bytes && entry->add_newline) {
@@ -186,6 +187,27 @@ static bool is_finished(const reef_tail *tail, size_t at) {
            (entry->is_gzip || reef_tail_settled(tail, entry->unchanged_since_ms, &entry->file_id));
 }
 
+static void note_zeros(reef_tail *tail, reef_tail_file *entry, uint64_t count) {
+    tail->losses.zero_bytes += count;
+    reef_tail_file_note_read(entry);
+    if (tail->reported_zeros) return;
+    tail->reported_zeros = true;
+    reef_tail_report(tail, "source_zeros",
+                     "'%.100s' of '%.100s' has %" PRIu64 " bytes of NUL before byte %" PRIu64
+                     ", as a hole that its writer left: they are not learned, and others are only "
+                     "counted",
+                     entry->file_id.name, tail->folder, count, entry->offset);
+}
+
+// NUL at the end of a piece may be the beginning of a run.
+static uint64_t piece_end(reef_tail_file *entry, uint64_t end) {
+    uint8_t last[REEF_ZEROS_MIN];
+    if (reef_tail_file_read(entry, last, sizeof(last), end - sizeof(last)) != sizeof(last))
+        return entry->offset;
+    for (size_t i = sizeof(last); i > 0 && !last[i - 1]; i--) end--;
+    return end;
+}
+
 // How much of a file this pass returns. A last line without its end waits, unless the line is too
 // long or the file is finished.
 static void plan_file_read(reef_tail *tail, size_t at) {
@@ -197,15 +219,19 @@ static void plan_file_read(reef_tail *tail, size_t at) {
     if (entry->drained || (entry->size <= entry->offset && !finished)) return;
     if (reef_tail_file_open(entry, tail->dir != NULL ? dirfd(tail->dir) : AT_FDCWD)) return;
     errno = 0;
-    int64_t end = reef_tail_file_line_end(entry, entry->offset, entry->size);
+    uint64_t text_end = 0, zeros = 0;
+    bool readable = reef_tail_zeros_plan(entry, finished, &text_end, &zeros);
+    if (zeros) note_zeros(tail, entry, zeros);
+    int64_t end = readable ? reef_tail_file_line_end(entry, entry->offset, text_end) : -1;
     if (end < 0) { // truncated by now, or its disk fails
         reef_tail_report_failed(tail, entry, errno);
         return;
     }
     // A line longer than the bound is delivered in pieces.
-    bool all = finished || entry->size > (uint64_t)end + REEF_LINE_BYTES_MAX;
-    if (entry->size > entry->offset) entry->pass_end = all ? entry->size : (uint64_t)end;
-    entry->add_newline = finished && lacks_newline(entry);
+    bool piece = !finished && text_end > (uint64_t)end + REEF_LINE_BYTES_MAX;
+    entry->pass_end = finished ? text_end : (uint64_t)end;
+    if (piece) entry->pass_end = piece_end(entry, text_end);
+    entry->add_newline |= finished && text_end == entry->size && lacks_newline(entry);
     int code = reef_tail_file_note_seen(entry, entry->pass_end);
     if (!code) return;
     // Another file by now, which the next scan sees, or its disk fails.
@@ -366,10 +392,14 @@ static bool read_file(
     int code = entry->is_gzip ? 0 : reef_tail_file_check(entry);
     if (code && code != ENODATA) reef_tail_report_failed(tail, entry, code);
     if (code) return false;
-    entry->offset += wanted;
+    ssize_t text = reef_tail_zeros_cut(entry, buffer, wanted, entry->offset);
+    if (text < 0) reef_tail_report_failed(tail, entry, errno);
+    if (text <= 0) return false;
+    entry->before_zeros = (size_t)text < wanted;
+    entry->offset += (size_t)text;
     reef_tail_file_note_read(entry);
     entry->newline_added = false;
-    *count = wanted;
+    *count = (size_t)text;
     return true;
 }
 
@@ -408,6 +438,8 @@ static reef_status read_next(reef_tail *tail,
         return REEF_OK;
     }
     note_place(tail, entry, offset);
+    // The bytes behind a run of NUL are of another pass, and come before those of other files.
+    if (entry->before_zeros) reef_tail_drop_read_pass(tail);
     *checkpoint = text;
     return REEF_OK;
 }
@@ -450,6 +482,10 @@ uint64_t reef_tail_unread(const reef_tail *tail) {
 const char *reef_tail_place(const reef_tail *tail, uint64_t *offset) {
     *offset = tail->place_offset;
     return tail->place;
+}
+
+reef_tail_losses reef_tail_losses_read(const reef_tail *tail) {
+    return tail->losses;
 }
 
 size_t reef_tail_count(const reef_tail *tail) {

@@ -37,6 +37,13 @@ typedef struct reef_tail_event {
     char text[384];
 } reef_tail_event;
 
+/** What was not given since the source was opened. */
+typedef struct reef_tail_losses {
+    uint64_t zero_bytes; // in runs of NUL, which were passed over
+    uint64_t lost_bytes; // seen in files that went before they were read
+    uint64_t refused;    // files that are no text
+} reef_tail_losses;
+
 /**
  * Follow one path, or with `folder` all files of a folder. A followed path may be absent.
  *
@@ -90,6 +97,7 @@ REEF_MUST_CHECK reef_status reef_tail_rescan(reef_tail *tail, reef_error *err);
 uint64_t reef_tail_unread(const reef_tail *tail);
 /** Files in the table. */
 size_t reef_tail_count(const reef_tail *tail);
+reef_tail_losses reef_tail_losses_read(const reef_tail *tail);
 /** The folder to watch for changes. */
 const char *reef_tail_folder(const reef_tail *tail);
 /** Take the oldest event; false if none is left. Dropped events are counted in a last one. */

@@ -71,6 +71,9 @@ typedef struct reef_tail_file {
     uint64_t seen_hash;          // XXH3 of those before it, up to REEF_PREFIX_BYTES_MAX
     uint64_t read_end;           // of the bytes that this process returned last
     uint64_t read_hash;          // as seen_hash
+    uint64_t zeros_from;         // a run of NUL that was seen: begin
+    uint64_t zeros_end;          // and how far it is known to go
+    bool before_zeros;           // this read pass ends where such a run begins
     uint64_t missing_since_ms;   // 0 while it is listed
     uint64_t unchanged_since_ms; // when its size or name last changed, it was found or went missing
     int fd;                      // or -1
@@ -120,6 +123,29 @@ void reef_tail_file_note_read(reef_tail_file *file);
  */
 int64_t reef_tail_file_line_end(reef_tail_file *file, uint64_t from, uint64_t to);
 
+// ---- tail_zeros.c -------------------------------------------------------------------------------
+
+#define REEF_ZEROS_MIN 16 // NUL bytes in a row that are no text
+
+/**
+ * Of the `count` bytes that were read at `offset`: how many come before the first run of NUL. -1
+ * when it cannot be read whether one begins at their end.
+ */
+ssize_t reef_tail_zeros_cut(reef_tail_file *entry,
+                            const uint8_t *bytes,
+                            size_t count,
+                            uint64_t offset);
+/**
+ * Pass over a run of NUL at the offset; first a newline is given (add_newline) where a line ends
+ * there without one. A run that is not `finished` waits.
+ *
+ * end     written: where the bytes end that may be given; the offset: none now
+ * passed  written: bytes that were passed over
+ *
+ * False when the file cannot be read; errno says why, 0 when it is shorter.
+ */
+bool reef_tail_zeros_plan(reef_tail_file *entry, bool finished, uint64_t *end, uint64_t *passed);
+
 // ---- the table ----------------------------------------------------------------------------------
 
 #define REEF_TAIL_EVENTS_MAX 16
@@ -154,13 +180,14 @@ struct reef_tail {
     bool first_pass; // no read pass with bytes has begun in this process
     reef_tail_candidate *candidates;
     size_t candidate_count, candidate_capacity;
-    bool reported_waiting, reported_denied, reported_full;
+    bool reported_waiting, reported_denied, reported_full, reported_zeros;
     bool denied_now;  // by this scan
     bool failed;      // a read failed since the last plan, which a scan alone does not see
     int folder_errno; // that was reported for the folder, or 0
     uint64_t waiting_since_ms;
     uint64_t now_ms;                           // of this scan, on a clock that only moves forward
     int64_t wall_ns;                           // of this scan, on the wall clock
+    reef_tail_losses losses;                   // of this process
     char place[REEF_WATCH_FILE_BYTES_MAX + 1]; // of the bytes that were read last
     uint64_t place_offset;
     reef_tail_event events[REEF_TAIL_EVENTS_MAX];

@@ -62,6 +62,8 @@ bool reef_tail_is_read(const reef_tail_file *entry) {
 uint64_t reef_tail_unread_of(const reef_tail_file *entry) {
     // A rescan that may not open the file sets `size` to `offset`; the plan keeps its range.
     uint64_t end = entry->size > entry->pass_end ? entry->size : entry->pass_end;
+    // NUL up to the end of the file waits, and is nothing to be read.
+    if (entry->zeros_from == entry->offset && entry->zeros_end >= end) return 0;
     return end > entry->offset ? end - entry->offset : 0;
 }
 
