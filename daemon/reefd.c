@@ -459,6 +459,11 @@ static reef_status report_outcome(reef_daemon *daemon) {
         if (!told) reef_report_error(&daemon->report, view.outcome.status, view.outcome.message);
         return view.outcome.status;
     }
+    for (size_t i = 0; i < daemon->source_count; i++) {
+        reef_input *source = &daemon->sources[i];
+        if (source->kind->left != NULL)
+            source->kind->left(source, reef_trainer_cursor(daemon->trainer, source->name));
+    }
     report_ranks(daemon);
     report_end(daemon, &view);
     return daemon->outcome.status;

@@ -199,7 +199,8 @@ int64_t reef_tail_file_line_end(reef_tail_file *file, uint64_t from, uint64_t to
     uint8_t block[BLOCK_BYTES];
     // The end of a line that is given in pieces need not be found.
     const uint64_t first = from;
-    if (to - from > REEF_LINE_BYTES_MAX + BLOCK_BYTES) from = to - REEF_LINE_BYTES_MAX - BLOCK_BYTES;
+    if (to - from > REEF_LINE_BYTES_MAX + BLOCK_BYTES)
+        from = to - REEF_LINE_BYTES_MAX - BLOCK_BYTES;
     while (to > from) {
         uint64_t begin = to - from > BLOCK_BYTES ? to - BLOCK_BYTES : from;
         if (reef_tail_file_read(file, block, to - begin, begin) != (ssize_t)(to - begin)) return -1;

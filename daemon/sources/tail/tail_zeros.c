@@ -39,9 +39,8 @@ ssize_t reef_tail_zeros_cut(reef_tail_file *entry,
         size_t from = (size_t)(zero - bytes);
         for (at = from; at < count && at - from < REEF_ZEROS_MIN && !bytes[at];) at++;
         // A run may go on behind what was read.
-        int run = at - from == REEF_ZEROS_MIN
-                      ? 1
-                      : (at == count ? is_run_at(entry, offset + from) : 0);
+        int run =
+            at - from == REEF_ZEROS_MIN ? 1 : (at == count ? is_run_at(entry, offset + from) : 0);
         if (run) return run < 0 ? -1 : (ssize_t)from;
     }
     return (ssize_t)count;
