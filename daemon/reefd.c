@@ -444,6 +444,8 @@ static void run_loop(reef_daemon *daemon) {
     // The first tick comes at once and writes the first status.
     (void)uv_timer_start(&daemon->tick, on_tick, 0, TICK_MS);
     report_start(daemon);
+    if (daemon->options.passed_over != NULL)
+        reef_report_warning(&daemon->report, "source_refused", "%s", daemon->options.passed_over);
     reef_service_start(&daemon->service);
     // Reading starts when everything that consumes it runs.
     reef_reader_resume(&daemon->reader);
