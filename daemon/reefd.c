@@ -445,6 +445,8 @@ static void run_loop(reef_daemon *daemon) {
     // The first tick comes at once and writes the first status.
     (void)uv_timer_start(&daemon->tick, on_tick, 0, TICK_MS);
     report_start(daemon);
+    if (daemon->options.passed_over != NULL)
+        reef_report_warning(&daemon->report, "source_refused", "%s", daemon->options.passed_over);
     reef_service_start(&daemon->service);
     // Reading starts when everything that consumes it runs.
     reef_reader_resume(&daemon->reader);
@@ -459,6 +461,11 @@ static reef_status report_outcome(reef_daemon *daemon) {
         bool told = reef_joins_failed_together(daemon->joins) && reef_crew_rank(daemon->crew) > 0;
         if (!told) reef_report_error(&daemon->report, view.outcome.status, view.outcome.message);
         return view.outcome.status;
+    }
+    for (size_t i = 0; i < daemon->source_count; i++) {
+        reef_input *source = &daemon->sources[i];
+        if (source->kind->left != NULL)
+            source->kind->left(source, reef_trainer_cursor(daemon->trainer, source->name));
     }
     report_ranks(daemon);
     report_end(daemon, &view);

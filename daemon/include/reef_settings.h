@@ -96,7 +96,8 @@ typedef struct reef_options {
     uint64_t commit_retries;
     uint64_t scrub_rate; // bytes of sealed records a second that are read again; 0: none
     reef_option_origin origins[REEF_SETTING_COUNT_MAX]; // by setting
-    struct reef_options_text *texts;                    // what was read from the file
+    const char *passed_over; // which files of a pattern are no sources, as a sentence; or NULL
+    struct reef_options_text *texts; // what was read from the file
 } reef_options;
 
 /**

@@ -88,6 +88,11 @@ typedef struct reef_input_kind {
      * any, is borrowed. Only the last of several commits may be reported. May be NULL.
      */
     void (*settled)(reef_input *input, const reef_input_offset *offset);
+    /**
+     * The daemon ends, and the pool has the bytes up to `cursor`: warn of what the next start will
+     * not find. After the loop; may be NULL.
+     */
+    void (*left)(reef_input *input, uint64_t cursor);
     /** Free `state`; the loop is gone. */
     void (*close)(reef_input *input);
     /** Members for `status`, a new reference, or NULL; the function may be NULL. */

@@ -7,6 +7,7 @@
 #include "reef_moment.h"
 #include "reef_source.h"
 #include "reef_trainer.h"
+#include "text_kind.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -209,29 +210,66 @@ const char *reef_option_keep(reef_options *options, const char *text) {
     return kept->text;
 }
 
-static bool is_file(const char *path) {
-    struct stat state;
-    return stat(path, &state) == 0 && S_ISREG(state.st_mode);
+// Is it one of the files that a pattern fits before this one, by a link?
+static bool is_again(const glob_t *found, size_t at, const struct stat *state) {
+    struct stat before;
+    for (size_t i = 0; i < at; i++)
+        if (stat(found->gl_pathv[i], &before) == 0 && before.st_ino == state->st_ino &&
+            before.st_dev == state->st_dev)
+            return true;
+    return false;
+}
+
+// Keeps those that are text, each once: the others are packed, or no log at all. The last of them
+// is named.
+static bool keep_text(reef_options *options, const char *pattern, glob_t *found, size_t *files) {
+    size_t kept = 0, refused = 0, again = 0;
+    char text[2 * PATH_MAX] = "";
+    for (size_t i = 0; i < found->gl_pathc; i++) {
+        struct stat state;
+        char *path = found->gl_pathv[i];
+        // Directories and sockets that match a pattern are not text.
+        if (stat(path, &state) != 0 || !S_ISREG(state.st_mode)) continue;
+        const char *kind = reef_text_kind_of(path);
+        const char *slash = strrchr(path, '/');
+        bool twice = kind == NULL && is_again(found, i, &state);
+        if (kind != NULL)
+            snprintf(text, sizeof(text), "'%s' is %s%s", path, kind,
+                     reef_text_advice(slash != NULL ? slash + 1 : path));
+        refused += kind != NULL;
+        if (twice && !refused) snprintf(text, sizeof(text), "'%s' is another name", path);
+        again += twice;
+        if (kind != NULL || twice) continue;
+        found->gl_pathv[i] = found->gl_pathv[kept]; // globfree frees it there
+        found->gl_pathv[kept++] = path;
+    }
+    *files = kept;
+    if (refused + again == 0) return true;
+    char line[3 * PATH_MAX];
+    snprintf(line, sizeof(line),
+             "glob:%s fits %zu files that are no text and %zu names of files that it has already, "
+             "and these are not read; %s",
+             pattern, refused, again, text);
+    return (options->passed_over = reef_option_keep(options, line)) != NULL;
 }
 
 // The files that a pattern fits now, each a source of its own.
 static reef_status add_files(reef_options *options,
                              const char *pattern,
-                             const glob_t *found,
+                             glob_t *found,
                              reef_error *err) {
     reef_status status = REEF_OK;
     size_t files = 0;
-    for (size_t i = 0; i < found->gl_pathc; i++) files += is_file(found->gl_pathv[i]);
+    if (!keep_text(options, pattern, found, &files))
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for sources");
     // The bound is checked before any is added, so that a pattern adds all of its files or none.
     if (files > REEF_INPUT_COUNT_MAX - options->source_count)
         return reef_fail(err, REEF_ERR_INVALID,
                          "'glob:%.100s' fits %zu files, and reefd takes at most %d sources in all: "
                          "dir:PATH/PATTERN takes more files, as one source that does not end",
                          pattern, files, REEF_INPUT_COUNT_MAX);
-    for (size_t i = 0; status == REEF_OK && i < found->gl_pathc; i++) {
+    for (size_t i = 0; status == REEF_OK && i < files; i++) {
         char source[sizeof("file:") + PATH_MAX];
-        // Directories and sockets that match a pattern are not text.
-        if (!is_file(found->gl_pathv[i])) continue;
         snprintf(source, sizeof(source), "file:%s", found->gl_pathv[i]);
         const char *kept = reef_option_keep(options, source);
         status = kept != NULL ? add_source(options, kept, false, err)
@@ -248,6 +286,7 @@ static reef_status add_pattern(reef_options *options,
     // Sources of a stronger layer replace those of a weaker one, they do not add to them.
     if (first) options->source_count = 0;
     size_t before = options->source_count;
+    const char *said = options->passed_over;
     // glob sorts, so the order of files is the same on every start.
     int code = glob(pattern, 0, NULL, &found); // sorted
     reef_status status = code == GLOB_NOSPACE
@@ -256,6 +295,8 @@ static reef_status add_pattern(reef_options *options,
     globfree(&found);
     if (status != REEF_OK || options->source_count > before) return status;
     // A pattern without a file is refused: a daemon that reads nothing looks as if it worked.
+    if (options->passed_over != said)
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "%.200s", options->passed_over);
     return reef_fail(err, REEF_ERR_NOT_FOUND,
                      "no file fits '%.150s': check the pattern, "
                      "and quote it, or the shell expands it",

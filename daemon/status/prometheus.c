@@ -13,6 +13,7 @@
 #include "push.h"
 #include "reef_kernels.h"
 #include "syslog_counts.h"
+#include "tail.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -82,6 +83,7 @@ static void family(FILE *out,
 // What is known of one source; NAN: nothing, and no sample of it.
 typedef struct source_figures {
     double read, lag, loss, scored, loss_sum;
+    double zeros, lost, unfit;                                   // of followed files
     double batches, records, duplicates, refused, busy, journal; // of one that is pushed into
     double dropped, denied, cut, connections;                    // of syslog
 } source_figures;
@@ -92,6 +94,8 @@ static source_figures figures_of(const reef_status_view *monitor, size_t i) {
     uint64_t bytes = monitor->sources[i].bytes, cursor = progress->cursor;
     bool sized = bytes != REEF_BYTES_UNKNOWN;
     reef_push_counts counts;
+    reef_tail_losses losses;
+    bool followed = reef_tail_losses_of(&monitor->sources[i], &losses);
     bool pushed = reef_push_counts_read(&monitor->sources[i], &counts);
     reef_syslog_counts syslog;
     bool logged = reef_syslog_counts_read(&monitor->sources[i], &syslog);
@@ -103,6 +107,9 @@ static source_figures figures_of(const reef_status_view *monitor, size_t i) {
         .loss = progress->loss.scored ? progress->loss.recent : none,
         .scored = (double)progress->loss.scored,
         .loss_sum = progress->loss.sum,
+        .zeros = followed ? (double)losses.zero_bytes : none,
+        .lost = followed ? (double)losses.lost_bytes : none,
+        .unfit = followed ? (double)losses.refused : none,
         .batches = pushed ? (double)counts.batches : none,
         .records = pushed ? (double)counts.records : none,
         .duplicates = pushed ? (double)counts.duplicates : none,
@@ -127,6 +134,14 @@ static void write_sources(FILE *out, const reef_status_view *monitor) {
          "Bytes of a source that are in a commit, since ever.", AT(read)},
         {"reef_source_lag_bytes", "gauge", "Bytes of a source that are there and not accepted yet.",
          AT(lag)},
+        {"reef_source_zero_bytes_total", "counter",
+         "NUL bytes of followed files that were passed over, since the process started.",
+         AT(zeros)},
+        {"reef_source_lost_bytes_total", "counter",
+         "Bytes of followed files that went before they were read, since the process started.",
+         AT(lost)},
+        {"reef_source_files_refused", "gauge", "Followed files that are no text and are not read.",
+         AT(unfit)},
         {"reef_push_batches_total", "counter",
          "Pushed batches that were journalled, since the process started.", AT(batches)},
         {"reef_push_records_total", "counter", "Records in these: lines.", AT(records)},

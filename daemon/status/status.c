@@ -319,7 +319,9 @@ void reef_status_view_line(reef_status_view *monitor, char *out, size_t room) {
     reef_training_view_read(monitor->training, &view, monitor->progress);
     // The same totals as in the status, cut to one line.
     totals sum = sum_up(monitor);
-    double rate = bytes_per_second(monitor, ALL_SOURCES);
+    // One that waits has no speed: a mean that dies away would make new lines of nothing new.
+    const bool waits = view.state == REEF_STATE_WAITING;
+    double rate = waits ? 0 : bytes_per_second(monitor, ALL_SOURCES);
     char share[64], speed[16], left[32];
     format_share(share, sizeof(share), &sum);
     format_bytes(speed, sizeof(speed), rate);

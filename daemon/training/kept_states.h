@@ -31,6 +31,12 @@ void reef_keep_choose(const reef_keep_policy *policy,
                       size_t count,
                       bool *kept);
 
+/**
+ * Is a state due at `now_ms` that was to be kept at `due_ms`? Also where the clock was set back, and
+ * would not reach that time for more than a period.
+ */
+bool reef_keep_is_due(uint64_t due_ms, uint64_t now_ms, uint64_t every_ms);
+
 /** The name of a snapshot that is made at this time. */
 void reef_keep_name(char out[REEF_NAME_BYTES_MAX + 1], uint64_t unix_ms);
 /** Is it such a name? Other snapshots are people's, and stay. */

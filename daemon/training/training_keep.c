@@ -111,16 +111,22 @@ bool reef_keep_has_name(const char *name) {
     return true;
 }
 
+bool reef_keep_is_due(uint64_t due_ms, uint64_t now_ms, uint64_t every_ms) {
+    return now_ms >= due_ms || due_ms - now_ms > every_ms;
+}
+
 // ---- when one is due ----------------------------------------------------------------------------
 
 bool reef_training_state_is_due(const reef_training *training) {
-    return training->options.commits.state_every_ms > 0 && reef_unix_ms() >= training->state_due_ms;
+    uint64_t every_ms = training->options.commits.state_every_ms;
+    return every_ms > 0 && reef_keep_is_due(training->state_due_ms, reef_unix_ms(), every_ms);
 }
 
 uint64_t reef_training_state_deadline(const reef_training *training) {
-    if (training->options.commits.state_every_ms == 0) return UINT64_MAX;
-    uint64_t now_ms = reef_unix_ms();
-    uint64_t left_ms = training->state_due_ms > now_ms ? training->state_due_ms - now_ms : 0;
+    uint64_t every_ms = training->options.commits.state_every_ms, now_ms = reef_unix_ms();
+    if (every_ms == 0) return UINT64_MAX;
+    bool due = reef_keep_is_due(training->state_due_ms, now_ms, every_ms);
+    uint64_t left_ms = due ? 0 : training->state_due_ms - now_ms;
     return uv_hrtime() + left_ms * (NS_PER_SECOND / 1000u);
 }
 
@@ -155,11 +161,13 @@ static reef_status list_kept(const reef_training *training,
     return status;
 }
 
-// Has nothing been learned since the newest one, or nothing at all?
+// Has nothing been learned since one of them, or nothing at all? The one that was made last need
+// not be the newest by its name: the clock may have been set back.
 static bool is_kept(const kept_states *kept, const reef_commit *commit) {
-    if (commit->stream_bytes == 0) return true;
-    return kept->count > 0 &&
-           memcmp(kept->all[kept->count - 1].root, commit->root, sizeof(commit->root)) == 0;
+    bool found = commit->stream_bytes == 0;
+    for (size_t i = 0; !found && i < kept->count; i++)
+        found = memcmp(kept->all[i].root, commit->root, sizeof(commit->root)) == 0;
+    return found;
 }
 
 // ---- keeping one more ---------------------------------------------------------------------------

@@ -95,6 +95,7 @@ static bool skip_accepted(reef_tail *tail, uint64_t bytes) {
         uint64_t range = entry->pass_end - entry->offset;
         uint64_t count = bytes < range ? bytes : range;
         entry->offset += count;
+        if (count) entry->newline_added = false;
         bytes -= count;
         // A newline that was added to an unfinished last line counts as one accepted byte.
         if (count == range && bytes && entry->add_newline) {
@@ -150,7 +151,7 @@ static bool may_still_grow(const reef_tail *tail, size_t at) {
 static int stat_file(reef_tail *tail, reef_tail_file *entry) {
     struct stat state;
     // Gzip files do not grow, and drained ones were read to their end.
-    if (entry->is_gzip || entry->drained) return 0;
+    if (entry->is_gzip || entry->drained || entry->refused) return 0;
     // The size in the listing equals the read position, so the file need not be opened to learn
     // that nothing was added.
     if (entry->fd < 0 && entry->listed && entry->opened_once &&
@@ -186,6 +187,43 @@ static bool is_finished(const reef_tail *tail, size_t at) {
            (entry->is_gzip || reef_tail_settled(tail, entry->unchanged_since_ms, &entry->file_id));
 }
 
+static void note_zeros(reef_tail *tail, reef_tail_file *entry, uint64_t count) {
+    tail->losses.zero_bytes += count;
+    reef_tail_file_note_read(entry);
+    if (tail->reported_zeros) return;
+    tail->reported_zeros = true;
+    reef_tail_report(tail, "source_zeros",
+                     "'%.100s' of '%.100s' has %" PRIu64 " bytes of NUL before byte %" PRIu64
+                     ", as a hole that its writer left: they are not learned, and others are only "
+                     "counted",
+                     entry->file_id.name, tail->folder, count, entry->offset);
+}
+
+// NUL at the end of a piece may be the beginning of a run.
+static uint64_t piece_end(reef_tail_file *entry, uint64_t end) {
+    uint8_t last[REEF_ZEROS_MIN];
+    if (reef_tail_file_read(entry, last, sizeof(last), end - sizeof(last)) != sizeof(last))
+        return entry->offset;
+    for (size_t i = sizeof(last); i > 0 && !last[i - 1]; i--) end--;
+    return end;
+}
+
+// Is the file text? False while that is not known, or it is not: nothing of it is returned.
+static bool is_text(reef_tail *tail, reef_tail_file *entry, uint64_t end, bool finished) {
+    uint8_t head[REEF_TEXT_HEAD_BYTES];
+    if (entry->judged || end == entry->offset) return !entry->refused;
+    size_t room = end - entry->offset < sizeof(head) ? end - entry->offset : sizeof(head);
+    ssize_t count = reef_tail_file_read(entry, head, room, entry->offset);
+    if (count != (ssize_t)room) return false;
+    const char *kind = reef_text_kind(head, (size_t)count, finished, &entry->judged);
+    if (kind == NULL) return entry->judged;
+    entry->refused = true;
+    reef_tail_report(tail, "source_refused", "'%.100s' of '%.100s' is %s and is not read%s",
+                     entry->file_id.name, tail->folder, kind,
+                     reef_text_advice(entry->file_id.name));
+    return false;
+}
+
 // How much of a file this pass returns. A last line without its end waits, unless the line is too
 // long or the file is finished.
 static void plan_file_read(reef_tail *tail, size_t at) {
@@ -194,18 +232,23 @@ static void plan_file_read(reef_tail *tail, size_t at) {
     entry->pass_end = entry->offset;
     entry->add_newline = false;
     // Nothing to read.
-    if (entry->drained || (entry->size <= entry->offset && !finished)) return;
+    if (entry->drained || entry->refused || (entry->size <= entry->offset && !finished)) return;
     if (reef_tail_file_open(entry, tail->dir != NULL ? dirfd(tail->dir) : AT_FDCWD)) return;
     errno = 0;
-    int64_t end = reef_tail_file_line_end(entry, entry->offset, entry->size);
+    uint64_t text_end = 0, zeros = 0;
+    bool readable = reef_tail_zeros_plan(entry, finished, &text_end, &zeros);
+    if (zeros) note_zeros(tail, entry, zeros);
+    if (readable && !is_text(tail, entry, text_end, finished)) text_end = entry->offset;
+    int64_t end = readable ? reef_tail_file_line_end(entry, entry->offset, text_end) : -1;
     if (end < 0) { // truncated by now, or its disk fails
         reef_tail_report_failed(tail, entry, errno);
         return;
     }
     // A line longer than the bound is delivered in pieces.
-    bool all = finished || entry->size > (uint64_t)end + REEF_LINE_BYTES_MAX;
-    if (entry->size > entry->offset) entry->pass_end = all ? entry->size : (uint64_t)end;
-    entry->add_newline = finished && lacks_newline(entry);
+    bool piece = !finished && text_end > (uint64_t)end + REEF_LINE_BYTES_MAX;
+    entry->pass_end = finished ? text_end : (uint64_t)end;
+    if (piece) entry->pass_end = piece_end(entry, text_end);
+    entry->add_newline |= finished && text_end == entry->size && lacks_newline(entry);
     int code = reef_tail_file_note_seen(entry, entry->pass_end);
     if (!code) return;
     // Another file by now, which the next scan sees, or its disk fails.
@@ -230,7 +273,7 @@ static void mark_drained(reef_tail *tail, size_t at) {
 static void close_idle(reef_tail *tail) {
     for (size_t i = 0; i < tail->count; i++) {
         reef_tail_file *entry = &tail->files[i];
-        bool idle = entry->drained ||
+        bool idle = entry->drained || entry->refused ||
                     (tail->is_directory && tail->now_ms - entry->unchanged_since_ms > OPEN_IDLE_MS);
         if (idle && entry->listed && !has_range(entry)) reef_tail_file_close(entry);
     }
@@ -287,8 +330,9 @@ static void plan_read_pass(reef_tail *tail) {
             entry->add_newline = false;
         }
         bool unreachable = entry->fd < 0 && entry->missing_since_ms;
-        // All files after one with unread bytes wait for it; the files of `dir:` are independent.
-        blocked |= !tail->is_directory &&
+        // All files after one with unread bytes wait for it; the files of `dir:` are independent,
+        // and nothing waits for bytes that were overwritten: more may come over the next ones.
+        blocked |= !tail->is_directory && !reef_tail_is_lost(entry) && !entry->refused &&
                    (entry->pass_end < entry->size || unreachable || unmeasured) && !entry->drained;
     }
 }
@@ -366,10 +410,14 @@ static bool read_file(
     int code = entry->is_gzip ? 0 : reef_tail_file_check(entry);
     if (code && code != ENODATA) reef_tail_report_failed(tail, entry, code);
     if (code) return false;
-    entry->offset += wanted;
+    ssize_t text = reef_tail_zeros_cut(entry, buffer, wanted, entry->offset);
+    if (text < 0) reef_tail_report_failed(tail, entry, errno);
+    if (text <= 0) return false;
+    entry->before_zeros = (size_t)text < wanted;
+    entry->offset += (size_t)text;
     reef_tail_file_note_read(entry);
     entry->newline_added = false;
-    *count = wanted;
+    *count = (size_t)text;
     return true;
 }
 
@@ -408,6 +456,10 @@ static reef_status read_next(reef_tail *tail,
         return REEF_OK;
     }
     note_place(tail, entry, offset);
+    if (entry->given_to != tail->given) entry->given_from = tail->given;
+    entry->given_to = tail->given += *count;
+    // The bytes behind a run of NUL are of another pass, and come before those of other files.
+    if (entry->before_zeros) reef_tail_drop_read_pass(tail);
     *checkpoint = text;
     return REEF_OK;
 }
@@ -441,6 +493,27 @@ reef_status reef_tail_read(reef_tail *tail,
     return status;
 }
 
+void reef_tail_leave(reef_tail *tail, uint64_t dropped) {
+    reef_error err;
+    const uint64_t kept = tail->given > dropped ? tail->given - dropped : 0;
+    (void)!reef_tail_rescan(tail, &err); // a table that is a second old does
+    for (size_t i = 0; i < tail->count; i++) {
+        const reef_tail_file *entry = &tail->files[i];
+        if (entry->listed || tail->folder_errno) continue;
+        uint64_t from = entry->given_from > kept ? entry->given_from : kept;
+        uint64_t bytes = reef_tail_unread_of(entry);
+        if (entry->given_to > from) bytes += entry->given_to - from;
+        if (!bytes) continue;
+        tail->losses.lost_bytes += bytes;
+        reef_tail_report(tail, "source_loss",
+                         "'%.100s' of '%.100s' has no name any more, and %" PRIu64
+                         " of its bytes were not learned: the next start reads them only from a "
+                         "copy",
+                         entry->file_id.name[0] ? entry->file_id.name : "a file", tail->folder,
+                         bytes);
+    }
+}
+
 uint64_t reef_tail_unread(const reef_tail *tail) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < tail->count; i++) bytes += reef_tail_unread_of(&tail->files[i]);
@@ -450,6 +523,12 @@ uint64_t reef_tail_unread(const reef_tail *tail) {
 const char *reef_tail_place(const reef_tail *tail, uint64_t *offset) {
     *offset = tail->place_offset;
     return tail->place;
+}
+
+reef_tail_losses reef_tail_losses_read(const reef_tail *tail) {
+    reef_tail_losses losses = tail->losses;
+    for (size_t i = 0; i < tail->count; i++) losses.refused += tail->files[i].refused;
+    return losses;
 }
 
 size_t reef_tail_count(const reef_tail *tail) {

@@ -37,6 +37,13 @@ typedef struct reef_tail_event {
     char text[384];
 } reef_tail_event;
 
+/** What was not given since the source was opened. */
+typedef struct reef_tail_losses {
+    uint64_t zero_bytes; // in runs of NUL, which were passed over
+    uint64_t lost_bytes; // seen in files that went before they were read
+    uint64_t refused;    // files that are no text, now
+} reef_tail_losses;
+
 /**
  * Follow one path, or with `folder` all files of a folder. A followed path may be absent.
  *
@@ -86,10 +93,19 @@ const char *reef_tail_place(const reef_tail *tail, uint64_t *offset);
  * at most, and none that may be a partial copy.
  */
 REEF_MUST_CHECK reef_status reef_tail_rescan(reef_tail *tail, reef_error *err);
+/**
+ * Nothing will be read any more, and the last `dropped` bytes that were returned are in no pool:
+ * scan once more, and report the files without a name of which anything was not kept, for the next
+ * start cannot open them.
+ */
+void reef_tail_leave(reef_tail *tail, uint64_t dropped);
 /** Bytes that exist and were not returned yet, as of the last scan. */
 uint64_t reef_tail_unread(const reef_tail *tail);
 /** Files in the table. */
 size_t reef_tail_count(const reef_tail *tail);
+reef_tail_losses reef_tail_losses_read(const reef_tail *tail);
+/** The same of an open source, on the loop; false of a kind that follows no files. */
+bool reef_tail_losses_of(const reef_input *input, reef_tail_losses *losses);
 /** The folder to watch for changes. */
 const char *reef_tail_folder(const reef_tail *tail);
 /** Take the oldest event; false if none is left. Dropped events are counted in a last one. */

@@ -142,6 +142,9 @@ static int hash_before(reef_tail_file *file, uint64_t end, uint64_t *hash) {
 bool reef_tail_file_extend_prefix(reef_tail_file *file, uint32_t count) {
     uint8_t prefix[REEF_PREFIX_BYTES_MAX];
     if (reef_tail_file_read(file, prefix, count, 0) != (ssize_t)count) return false;
+    // NUL that is not passed over yet may be space that its writer has only reserved.
+    while (count > file->offset && !prefix[count - 1]) count--;
+    if (count <= file->prefix_bytes) return true;
     if (file->prefix_bytes && XXH3_64bits(prefix, file->prefix_bytes) != file->prefix_hash)
         return false;
     file->prefix_hash = XXH3_64bits(prefix, count);
@@ -194,6 +197,10 @@ static int64_t after_last_newline(const uint8_t *block, size_t count) {
 
 int64_t reef_tail_file_line_end(reef_tail_file *file, uint64_t from, uint64_t to) {
     uint8_t block[BLOCK_BYTES];
+    // The end of a line that is given in pieces need not be found.
+    const uint64_t first = from;
+    if (to - from > REEF_LINE_BYTES_MAX + BLOCK_BYTES)
+        from = to - REEF_LINE_BYTES_MAX - BLOCK_BYTES;
     while (to > from) {
         uint64_t begin = to - from > BLOCK_BYTES ? to - BLOCK_BYTES : from;
         if (reef_tail_file_read(file, block, to - begin, begin) != (ssize_t)(to - begin)) return -1;
@@ -201,5 +208,5 @@ int64_t reef_tail_file_line_end(reef_tail_file *file, uint64_t from, uint64_t to
         if (end) return (int64_t)begin + end;
         to = begin;
     }
-    return (int64_t)from;
+    return (int64_t)first;
 }

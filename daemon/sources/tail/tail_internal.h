@@ -10,6 +10,7 @@
 //   drained   finished and read to its end; it stays in the table, so that copies are recognised
 //   listed    the last scan found it in its folder; missing: it did not, perhaps during a rename
 //   lost      truncated or replaced: no known inode has its bytes (device and inode are 0)
+//   refused   no text by its first bytes (text_kind.h): it is in the table and never read
 //   broken    a gzip file that does not decompress to its end
 //
 //   listed --> missing --(REEF_SETTLE_MS, and no open descriptor with unread bytes)--> removed
@@ -23,6 +24,7 @@
 
 #include "reef_watch.h"
 #include "tail.h"
+#include "text_kind.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -63,6 +65,8 @@ typedef struct reef_tail_file {
     bool newline_added;          // that newline was returned
     bool is_gzip;                // offsets and size are those of the decompressed bytes
     bool drained;                // finished and read to its end
+    bool judged;                 // its first bytes are text, or it is refused
+    bool refused;                // they are no text, and nothing of it is returned
     bool listed;                 // by the last scan; otherwise it is missing
     bool opened_once;            // this process has opened and checked it
     uint32_t prefix_bytes;
@@ -71,6 +75,11 @@ typedef struct reef_tail_file {
     uint64_t seen_hash;          // XXH3 of those before it, up to REEF_PREFIX_BYTES_MAX
     uint64_t read_end;           // of the bytes that this process returned last
     uint64_t read_hash;          // as seen_hash
+    uint64_t zeros_from;         // a run of NUL that was seen: begin
+    uint64_t zeros_end;          // and how far it is known to go
+    bool before_zeros;           // this read pass ends where such a run begins
+    uint64_t given_from;         // the last bytes in a row that were returned of it, counted as
+    uint64_t given_to;           // in tail->given
     uint64_t missing_since_ms;   // 0 while it is listed
     uint64_t unchanged_since_ms; // when its size or name last changed, it was found or went missing
     int fd;                      // or -1
@@ -120,6 +129,27 @@ void reef_tail_file_note_read(reef_tail_file *file);
  */
 int64_t reef_tail_file_line_end(reef_tail_file *file, uint64_t from, uint64_t to);
 
+// ---- tail_zeros.c -------------------------------------------------------------------------------
+
+/**
+ * Of the `count` bytes that were read at `offset`: how many come before the first run of NUL. -1
+ * when it cannot be read whether one begins at their end.
+ */
+ssize_t reef_tail_zeros_cut(reef_tail_file *entry,
+                            const uint8_t *bytes,
+                            size_t count,
+                            uint64_t offset);
+/**
+ * Pass over a run of NUL at the offset; first a newline is given (add_newline) where a line ends
+ * there without one. A run that is not `finished` waits.
+ *
+ * end     written: where the bytes end that may be given; the offset: none now
+ * passed  written: bytes that were passed over
+ *
+ * False when the file cannot be read; errno says why, 0 when it is shorter.
+ */
+bool reef_tail_zeros_plan(reef_tail_file *entry, bool finished, uint64_t *end, uint64_t *passed);
+
 // ---- the table ----------------------------------------------------------------------------------
 
 #define REEF_TAIL_EVENTS_MAX 16
@@ -154,13 +184,16 @@ struct reef_tail {
     bool first_pass; // no read pass with bytes has begun in this process
     reef_tail_candidate *candidates;
     size_t candidate_count, candidate_capacity;
-    bool reported_waiting, reported_denied, reported_full;
+    bool reported_waiting, reported_denied, reported_full, reported_zeros;
     bool denied_now;  // by this scan
     bool failed;      // a read failed since the last plan, which a scan alone does not see
     int folder_errno; // that was reported for the folder, or 0
     uint64_t waiting_since_ms;
     uint64_t now_ms;                           // of this scan, on a clock that only moves forward
     int64_t wall_ns;                           // of this scan, on the wall clock
+    reef_tail_losses losses;                   // of this process
+    uint64_t given;                            // bytes returned by this process
+    uint64_t cut_said_ms;                      // when a cut was reported that lost nothing known
     char place[REEF_WATCH_FILE_BYTES_MAX + 1]; // of the bytes that were read last
     uint64_t place_offset;
     reef_tail_event events[REEF_TAIL_EVENTS_MAX];
@@ -180,6 +213,8 @@ void reef_tail_report_failed(reef_tail *tail, const reef_tail_file *entry, int c
 
 // ---- tail_table.c -------------------------------------------------------------------------------
 
+/** Was it truncated or replaced? Then no known inode has its bytes. */
+bool reef_tail_is_lost(const reef_tail_file *entry);
 /** Is a file settled, by its ctime or by `unchanged_since_ms`? */
 bool reef_tail_settled(const reef_tail *tail,
                        uint64_t unchanged_since_ms,

@@ -15,9 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool is_lost(const reef_tail_file *entry) {
-    return !entry->file_id.device && !entry->file_id.inode;
-}
+#define CUT_SAID_MS 60000
 
 // ---- opening ------------------------------------------------------------------------------------
 
@@ -128,7 +126,7 @@ static reef_tail_scan_state scan_known(reef_tail *tail, reef_listing *list) {
         if (at == SIZE_MAX) continue;
         result = check_known(tail, entry, &list->items[at]);
         // A lost entry leaves its inode to a new file.
-        list->known[at] = !is_lost(entry);
+        list->known[at] = !reef_tail_is_lost(entry);
         reef_tail_limit_open(entry, &open);
     }
     return result;
@@ -144,6 +142,7 @@ static void move_into(reef_tail *tail, reef_tail_file *entry, const reef_tail_fi
                          "its last %" PRIu64 " bytes: they are lost",
                          entry->file_id.name, tail->folder, found->file_id.name,
                          entry->size - found->size);
+        tail->losses.lost_bytes += entry->size - found->size;
         entry->seen_end = entry->read_end;
         entry->seen_hash = entry->read_hash;
         reef_tail_drop_read_pass(tail);
@@ -170,7 +169,7 @@ static bool may_be_copy(const reef_tail *tail,
     // After a restart there is no descriptor, and a file system may have another device number.
     // Then a file of the same name continues the entry if a prefix of full length matches. Another
     // inode of the same device is another file.
-    bool same_after_restart = entry->fd < 0 && !is_lost(entry) &&
+    bool same_after_restart = entry->fd < 0 && !reef_tail_is_lost(entry) &&
                               entry->file_id.device != list->items[at].device &&
                               entry->prefix_bytes == REEF_PREFIX_BYTES_MAX;
     if (list->known[at]) return false;
@@ -179,7 +178,7 @@ static bool may_be_copy(const reef_tail *tail,
     if (strcmp(name, entry->file_id.name) == 0) return same_after_restart;
     // app.log.1.gz may be a copy of app.log; other.log may not, even if both begin alike.
     return reef_name_shares_stem(name, entry->file_id.name) &&
-           (is_lost(entry) || reef_name_is_gzip(name));
+           (reef_tail_is_lost(entry) || reef_name_is_gzip(name));
 }
 
 // 0 when the file has the entry's bytes: the first, the last that were seen, and as many. Of a file
@@ -189,7 +188,7 @@ static int check_copy(const reef_tail_file *entry, reef_tail_file *found) {
     if (!begins_like(entry, found)) return ENODATA;
     int code = found->is_gzip ? reef_tail_file_measure(found) : 0;
     if (code) return code;
-    if (is_lost(entry) && found->size < entry->seen_end)
+    if (reef_tail_is_lost(entry) && found->size < entry->seen_end)
         return found->size >= entry->offset && entry->offset && entry->read_end == entry->offset
                    ? reef_tail_file_check_before(found, entry->read_end, entry->read_hash)
                    : ENODATA;
@@ -229,11 +228,17 @@ static bool continue_in_copy(reef_tail *tail, reef_tail_file *entry, reef_listin
 
 static void report_loss(reef_tail *tail, const reef_tail_file *entry) {
     uint64_t unread = reef_tail_unread_of(entry);
-    bool truncated = is_lost(entry);
+    bool truncated = reef_tail_is_lost(entry);
     // A file of a folder that this process has seen read to its end may go without a word. Nobody
     // knows what was added to one that went, or was replaced, before this process looked.
     bool was_read = tail->is_directory && !truncated && !unread && entry->opened_once;
-    if (entry->drained || was_read) return;
+    if (entry->drained || entry->refused || was_read) return;
+    tail->losses.lost_bytes += unread;
+    // A file that is overwritten all the time is read as it is; one word a minute is enough.
+    if (!unread) {
+        if (tail->cut_said_ms && tail->now_ms - tail->cut_said_ms < CUT_SAID_MS) return;
+        tail->cut_said_ms = tail->now_ms;
+    }
     reef_tail_report(tail, "source_loss",
                      "'%.100s' of '%.100s' was %s after %" PRIu64 " of its bytes were read, and no "
                      "copy was found: %" PRIu64
@@ -315,7 +320,7 @@ static file_verdict compare_files(reef_tail *tail, reef_tail_file *entry, reef_t
     if (found->size > entry->size || !begins_like(entry, found)) return NEW;
     int code = reef_tail_file_open(entry, dirfd(tail->dir));
     // Moved since the listing: the next scan finds it.
-    if (!is_lost(entry) && (code == ENOENT || code == ESTALE)) return LATER;
+    if (!reef_tail_is_lost(entry) && (code == ENOENT || code == ESTALE)) return LATER;
     // Without the entry's file only all of its bytes can be recognised.
     if (code)
         return found->size == entry->seen_end &&

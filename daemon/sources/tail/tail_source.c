@@ -42,6 +42,7 @@ typedef struct tail_source {
     // what the worker found
     reef_error error;
     size_t count, files;
+    reef_tail_losses losses;
     char *checkpoint;
 } tail_source;
 
@@ -146,6 +147,7 @@ static void on_work_done(uv_work_t *request, int code) {
     }
     report_events(source);
     source->files = reef_tail_count(source->tail);
+    source->losses = reef_tail_losses_read(source->tail);
     // Known size: what was delivered, this piece, and what waits in the files.
     input->bytes = input->offset + source->count + reef_tail_unread(source->tail);
     if (source->error.status != REEF_OK)
@@ -212,9 +214,25 @@ static void on_close(reef_input *input) {
     input->state = NULL;
 }
 
+static void on_left(reef_input *input, uint64_t cursor) {
+    tail_source *source = input->state;
+    reef_tail_leave(source->tail, input->offset - cursor);
+    report_events(source);
+}
+
 static json_t *on_status(const reef_input *input) {
     const tail_source *source = input->state;
-    return json_pack("{s: I}", "files", (json_int_t)source->files);
+    return json_pack("{s: I, s: I, s: I, s: I}", "files", (json_int_t)source->files, "zero_bytes",
+                     (json_int_t)source->losses.zero_bytes, "lost_bytes",
+                     (json_int_t)source->losses.lost_bytes, "files_refused",
+                     (json_int_t)source->losses.refused);
+}
+
+bool reef_tail_losses_of(const reef_input *input, reef_tail_losses *losses) {
+    if (input->kind != &reef_follow_kind && input->kind != &reef_dir_kind) return false;
+    const tail_source *source = input->state;
+    *losses = source->losses;
+    return true;
 }
 
 // .live: the source has no end, so it has a queue of its own. .again: the same bytes can be read
@@ -226,6 +244,7 @@ const reef_input_kind reef_follow_kind = {.scheme = "follow",
                                           .seek = on_seek,
                                           .read = on_read,
                                           .stop = on_stop,
+                                          .left = on_left,
                                           .close = on_close,
                                           .status = on_status};
 
@@ -236,5 +255,6 @@ const reef_input_kind reef_dir_kind = {.scheme = "dir",
                                        .seek = on_seek,
                                        .read = on_read,
                                        .stop = on_stop,
+                                       .left = on_left,
                                        .close = on_close,
                                        .status = on_status};

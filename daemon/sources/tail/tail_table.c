@@ -55,13 +55,20 @@ bool reef_tail_settled(const reef_tail *tail,
            tail->now_ms - unchanged_since_ms >= REEF_SETTLE_MS;
 }
 
+bool reef_tail_is_lost(const reef_tail_file *entry) {
+    return !entry->file_id.device && !entry->file_id.inode;
+}
+
 bool reef_tail_is_read(const reef_tail_file *entry) {
-    return entry->offset >= entry->size && !entry->add_newline;
+    return entry->refused || (entry->offset >= entry->size && !entry->add_newline);
 }
 
 uint64_t reef_tail_unread_of(const reef_tail_file *entry) {
+    if (entry->refused) return 0;
     // A rescan that may not open the file sets `size` to `offset`; the plan keeps its range.
     uint64_t end = entry->size > entry->pass_end ? entry->size : entry->pass_end;
+    // NUL up to the end of the file waits, and is nothing to be read.
+    if (entry->zeros_from == entry->offset && entry->zeros_end >= end) return 0;
     return end > entry->offset ? end - entry->offset : 0;
 }
 
@@ -125,11 +132,12 @@ void reef_tail_report_failed(reef_tail *tail, const reef_tail_file *entry, int c
 //              mtime_ns, flags, name, begun_as], ...]}
 //
 // Hashes: 16 hexadecimal digits. flags is a string with n (add_newline), e (newline_added),
-// p (is_gzip) and o (drained). `begun_as` is empty where it is the name. Bytes of the read pass are
+// p (is_gzip), o (drained),
+// r (refused) and u (not judged, though bytes of it were passed over). `begun_as` is empty where it is the name. Bytes of the read pass are
 // those from `offset` to `pass_end` of each file, one file after another.
 
 static json_t *encode_file(const reef_tail_file *entry) {
-    char prefix[17], seen[17], flags[5];
+    char prefix[17], seen[17], flags[7];
     size_t count = 0;
     // Hashes as 16 hex digits: JSON integers are signed.
     snprintf(prefix, sizeof(prefix), "%016" PRIx64, entry->prefix_hash);
@@ -139,6 +147,8 @@ static json_t *encode_file(const reef_tail_file *entry) {
     if (entry->newline_added) flags[count++] = 'e';
     if (entry->is_gzip) flags[count++] = 'p';
     if (entry->drained) flags[count++] = 'o';
+    if (entry->refused) flags[count++] = 'r';
+    if (entry->offset && !entry->judged) flags[count++] = 'u';
     flags[count] = 0;
     // An empty name is found again by inode and prefix.
     json_t *name = json_string(entry->file_id.name); // NULL when it is not UTF-8
@@ -203,6 +213,8 @@ static bool decode_file(reef_tail_file *entry, json_t *item) {
     entry->add_newline = strchr(flags, 'n');
     entry->is_gzip = strchr(flags, 'p');
     entry->drained = strchr(flags, 'o');
+    entry->refused = strchr(flags, 'r');
+    entry->judged = entry->refused || (entry->offset && strchr(flags, 'u') == NULL);
     return true;
 }
 

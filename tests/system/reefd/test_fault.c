@@ -1,4 +1,5 @@
 // reefd when the world does not cooperate: a disk that is full, and a sender faster than training.
+#include "http_client.h"
 #include "reefd_run.h"
 
 #include "scheduler.h"
@@ -106,6 +107,43 @@ FIXTURE_TEST(room_that_comes_back_in_time_saves_the_run) {
     reef_commit after = pool_commit(&small->disk);
     assert_same(&after, &whole);
     pool_check(&small->disk);
+}
+
+// A followed log and a disk that is full for a while: probes hear of it at once, and the state that
+// comes of it is that of a run without.
+FIXTURE_TEST(a_full_disk_is_not_ready_and_leaves_no_trace) {
+    char source[200];
+    size_t bytes = 0;
+    if (!small->disk.directory[0]) skip();
+    char *text = read_text(small->box.text, &bytes);
+    text[bytes - 1] = '\n'; // a followed line is given once it has its end
+    snprintf(source, sizeof(source), "follow:%s", small->box.text);
+    memcpy(small->disk.messages, small->box.messages, sizeof(small->disk.messages));
+    reef_commit whole = {0};
+    for (int full = 0; full < 2; full++) {
+        sandbox_make_pool(&small->disk);
+        write_mode(small->box.text, "", 0644);
+        (void)pool_commit(&small->disk); // the first one to open a pool makes its lock file
+        if (full) small_disk_fill(small->filler);
+        START(&small->disk, "--source", source, "--commit-steps", "50", "--http", "127.0.0.1:0");
+        write_mode(small->box.text, text, 0644);
+        while (full && is_null(reefd_status(&small->disk), "commit_error")) sleep_ms(2);
+        if (full) {
+            http_answer answer = http_ask(small->disk.address, "GET", "/readyz", "", "", 0);
+            assert_int_equal(answer.code, 503);
+            assert_non_null(strstr(answer.body, "commits fail"));
+            assert_int_equal(unlink(small->filler), 0);
+            await_said(&small->disk, "the commit went through");
+            assert_int_equal(http_ask(small->disk.address, "GET", "/readyz", "", "", 0).code, 200);
+        }
+        await_count(&small->disk, "sources.0.cursor", (int64_t)bytes);
+        reefd_end(&small->disk);
+        reef_commit commit = pool_commit(&small->disk);
+        if (full)
+            assert_same(&commit, &whole);
+        else
+            whole = commit;
+    }
 }
 
 // The longest pauses between two attempts are minutes: a request does not wait for them.

@@ -22,6 +22,8 @@ typedef struct world {
     live_run run;
     char folder[200], log[220];
     size_t line;
+    bool keeps_place; // the writer goes on where it was, also in a file that was cut
+    off_t place;
 } world;
 
 static int setup(void **state) {
@@ -54,10 +56,12 @@ static void rotate(const world *w, const char *how) {
 }
 
 static void append_line(world *w) {
-    FILE *log = fopen(w->log, "a");
+    FILE *log = fopen(w->log, w->keeps_place && access(w->log, F_OK) == 0 ? "r+" : "a");
     assert_non_null(log);
+    if (w->keeps_place) assert_int_equal(fseeko(log, w->place, SEEK_SET), 0);
     w->run.written += (uint64_t)fprintf(log, "%zu: request %zu took %zu ms\n", w->line,
                                         w->line * 7919 % 1000, w->line * 104729 % 97);
+    w->place = ftello(log);
     fclose(log);
 }
 
@@ -83,6 +87,7 @@ static void clear(world *w) {
     sandbox_make_pool(&w->run.box);
     w->run.written = 0;
     w->line = 0;
+    w->place = 0;
 }
 
 static void kill_while_following(world *w, const char *how) {
@@ -124,6 +129,13 @@ TEST_WITH(kills_leave_no_trace_in_a_log_that_is_packed, setup, sandbox_teardown,
 
 TEST_WITH(kills_leave_no_trace_in_a_log_that_is_copied, setup, sandbox_teardown, void *made) {
     kill_while_following(made, "copytruncate");
+}
+
+// Each cut leaves a hole in front of what is written next.
+TEST_WITH(kills_leave_no_trace_in_a_log_with_holes, setup, sandbox_teardown, void *made) {
+    world *w = made;
+    w->keeps_place = true;
+    kill_while_following(w, "copytruncate");
 }
 
 #define FIXTURE_TEST(name) TEST_WITH(name, setup, sandbox_teardown, world *w)

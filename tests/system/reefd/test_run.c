@@ -396,8 +396,17 @@ BOX_TEST(an_idle_daemon_says_nothing) {
     assert_int_equal(unsetenv("REEF_TEST_PROGRESS"), 0);
     await_said(box, "waiting, generation 0");
     sleep_ms(2000); // what comes twice a second, if it comes
-    reefd_end(box);
     assert_int_equal(times_said(box, "waiting, generation 0"), 1);
+    char text[3001];
+    memset(text, 'a', sizeof(text) - 1);
+    text[3000] = 0;
+    (void)reefd_push_ok(box, NULL, NULL, text); // and its speed is no news later
+    (void)reefd_tell(box, "drain");
+    sleep_ms(1000);
+    size_t said = times_said(box, "waiting, generation 0");
+    sleep_ms(3000);
+    reefd_end(box);
+    assert_int_equal(times_said(box, "waiting, generation 0"), said);
 }
 
 BOX_TEST(one_file_under_two_names_is_refused) {

@@ -87,6 +87,32 @@ PLAIN_TEST(hours_without_a_state_do_not_count) {
     assert_true(!kept[0] && !kept[1] && !kept[2] && kept[3]);
 }
 
+// Looks every second at a clock that jumps, as the daemon does. Returns how many were kept.
+static size_t kept_by(uint64_t every, uint64_t seconds, uint64_t jump_at, int64_t jump) {
+    size_t kept = 0;
+    uint64_t now = BEGIN + 500, due = (now / every + 1) * every;
+    for (uint64_t i = 0; i < seconds; i++, now += 1000) {
+        if (i == jump_at) now += (uint64_t)jump;
+        if (!reef_keep_is_due(due, now, every)) continue;
+        due = (now / every + 1) * every;
+        kept++;
+    }
+    return kept;
+}
+
+// A jump costs one state at most, and none is missed for longer than a period.
+PLAIN_TEST(a_clock_that_jumps_goes_on_keeping_states) {
+    static const int64_t JUMPS[] = {-(int64_t)DAY, DAY, -(int64_t)HOUR - 1, -61000, -30000,
+                                    7000,          0};
+    for (size_t i = 0; i < sizeof(JUMPS) / sizeof(*JUMPS); i++) {
+        size_t kept = kept_by(60000, 600, 299, JUMPS[i]);
+        assert_in_range(kept, 9, 11);
+        // Within a minute of the jump one is kept, and a second one is of the next full minute.
+        size_t before = kept_by(60000, 299, 1000, 0);
+        assert_in_range(kept_by(60000, 299 + 61, 299, JUMPS[i]) - before, 1, 2);
+    }
+}
+
 PLAIN_TEST(policies_are_read) {
     static const char *const WRONG[] = {"",          "hourly",       "hourly=",     "hourly=-1",
                                         "hourly=x",  "hourly=24,",   "monthly=3",   "hourly=24 ",

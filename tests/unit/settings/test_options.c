@@ -166,6 +166,36 @@ PLAIN_TEST(a_pattern_is_its_files_in_the_order_of_names) {
     temp_dir_remove(folder);
 }
 
+// Rotated copies that are packed, and the link that a rotation leaves to the present file.
+PLAIN_TEST(a_pattern_takes_each_file_once_and_text_only) {
+    reef_options options;
+    reef_error err = {0};
+    char folder[TEMP_DIR_BYTES], line[4 * TEMP_DIR_BYTES], argument[TEMP_DIR_BYTES + 8];
+    temp_dir_new(folder);
+    snprintf(argument, sizeof(argument), "glob:%.400s/*", folder);
+    snprintf(line, sizeof(line),
+             "cd '%s' && echo a line > app.log && gzip -c app.log > app.log.1.gz", folder);
+    assert_int_equal(system(line), 0);
+    assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source", argument), REEF_OK);
+    assert_int_equal(options.source_count, 1);
+    assert_non_null(strstr(options.passed_over, "app.log.1.gz' is packed by gzip"));
+    reef_options_release(&options);
+    snprintf(line, sizeof(line), "cd '%s' && rm *.gz && ln -s app.log now && ln app.log same",
+             folder);
+    assert_int_equal(system(line), 0);
+    assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source", argument), REEF_OK);
+    assert_int_equal(options.source_count, 1);
+    assert_non_null(strstr(options.passed_over, "2 names of files that it has already"));
+    reef_options_release(&options);
+    snprintf(line, sizeof(line), "cd '%s' && rm now same && xz app.log", folder);
+    assert_int_equal(system(line), 0);
+    assert_int_equal(PARSE(&options, &err, "--pool", "p", "--source", argument),
+                     REEF_ERR_NOT_FOUND);
+    assert_non_null(strstr(err.message, "1 files that are no text"));
+    reef_options_release(&options);
+    temp_dir_remove(folder);
+}
+
 PLAIN_TEST(a_pattern_that_fits_too_many_files_says_how_many) {
     reef_options options;
     reef_error err;

@@ -83,6 +83,7 @@ FIXTURE_TEST(what_is_removed_unread_is_reported) {
     write_lines(w, "app.log", 10);
     follow(w);
     pull_all(w);
+    assert_nothing_for(w, REEF_SETTLE_MS + REEF_TAIL_SCAN_MS);
     assert_string_equal(w->words, "source_loss ");
 }
 
@@ -266,6 +267,7 @@ FIXTURE_TEST(a_cut_without_copy_is_reported) {
     assert_int_equal(truncate(w->path, 0), 0);
     write_lines(w, "app.log", 100); // past the position where reading stopped
     pull_all(w);
+    assert_nothing_for(w, REEF_SETTLE_MS + REEF_TAIL_SCAN_MS);
     assert_string_equal(w->words, "source_loss ");
 }
 
@@ -280,6 +282,7 @@ FIXTURE_TEST(a_file_that_was_cut_in_its_middle_is_read_from_its_start) {
     add(&w->expected, again, kept);
     free(again);
     pull_all(w);
+    assert_nothing_for(w, REEF_SETTLE_MS + REEF_TAIL_SCAN_MS);
     assert_string_equal(w->words, "source_loss ");
 }
 
@@ -432,6 +435,48 @@ FIXTURE_TEST(marks_of_others_are_refused) {
     reef_error err = {0};
     assert_int_equal(reef_tail_seek(w->set, &(reef_input_offset){.cursor = 5}, &err),
                      REEF_ERR_CORRUPT);
+}
+
+// Overwritten again before the follower's patience with the last one ends.
+FIXTURE_TEST(a_file_that_is_overwritten_all_the_time_is_read) {
+    char line[80];
+    follow(w);
+    for (int i = 0; i < 30; i++) {
+        int bytes = snprintf(line, sizeof(line), "line %03d %0*d\n", i, 10 + i % 7 * 7, i);
+        command("printf '%%s' '%s' > '%s'", line, w->path);
+        add(&w->expected, line, (size_t)bytes);
+        for (int k = 0; k < 20 && w->given.count < w->expected.count; k++) {
+            (void)pull(w);
+            pause_ms(50);
+        }
+        assert_int_equal(w->given.count, w->expected.count);
+        write_name(w, "app.log", "unended"); // and lost, for the line goes on in no file
+        (void)pull(w);
+    }
+    assert_string_equal(w->given.bytes, w->expected.bytes);
+}
+
+// What was given and what was not, of a file that is held open by nobody else.
+FIXTURE_TEST(what_goes_with_a_stop_is_said) {
+    for (int folder = 0; folder < 2; folder++) {
+        w->words[0] = 0;
+        write_lines(w, "app.log", 100);
+        open_at(w, folder ? w->folder : w->path, folder == 1, w->given.count);
+        size_t before = w->given.count;
+        for (int i = 0; i < 2; i++) (void)pull_once(w);
+        assert_in_range(w->given.count, before + 1, before + 2000);
+        delete (w, "app.log");
+        uint64_t unread = w->expected.count - w->given.count;
+        reef_tail_leave(w->set, 300); // were given, and are in no pool
+        assert_int_equal(pull(w), unread > 0 ? unread : 0);
+        assert_string_equal(w->words, "source_loss ");
+        assert_int_equal(reef_tail_losses_read(w->set).lost_bytes, unread + 300);
+        w->given.count = before;
+        w->expected.count = before;
+        stop(w);
+        while (w->mark_count) free(w->marks[--w->mark_count].json);
+        w->given.count = w->expected.count = 0;
+    }
 }
 
 RUN_TESTS

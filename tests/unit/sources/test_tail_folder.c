@@ -207,4 +207,35 @@ TEST_WITH(a_folder_of_too_many_names_is_reported_and_read_once_some_are_gone,
     assert_string_equal(w->words, "source_away ");
 }
 
+// By their bytes, whatever they are called: once said, never given, and other files go on.
+FIXTURE_TEST(files_that_are_no_text_are_refused_by_their_bytes) {
+    command(
+        "cd '%s' && head -c 30000 /dev/zero | tr '\\0' 'x' > big && gzip -c big > packed.log && "
+        "printf 'BZh91AY&SYbinary' > b.log && xz -c big > x.log && rm big && "
+        "head -c 3000 /proc/self/exe > program && printf 'BZh' > text.log",
+        w->folder);
+    write_name(w, "text.log", " is how it begins\n");
+    add(&w->expected, "BZh is how it begins\n", 21);
+    follow_folder(w);
+    pull_all(w);
+    write_lines(w, "text.log", 5);
+    write_name(w, "b.log", "more of it\n");
+    pull_all(w);
+    assert_int_equal(count_words(w, "source_refused"), 4);
+    assert_int_equal(reef_tail_losses_read(w->set).refused, 4);
+    assert_int_equal(reef_tail_unread(w->set), 0);
+    // Neither a new process nor another text in its place is taken in by what was there.
+    w->words[0] = 0;
+    assert_same_from_anywhere(w, true, w->folder);
+    assert_int_equal(count_words(w, "source_loss"), 0);
+    delete (w, "x.log");
+    write_lines(w, "x.log", 5);
+    pull_all(w);
+    for (int i = 0; i < 3; i++) {
+        pause_ms(REEF_SETTLE_MS);
+        assert_int_equal(pull(w), 0);
+    }
+    assert_int_equal(reef_tail_losses_read(w->set).refused, 3);
+}
+
 RUN_TESTS
