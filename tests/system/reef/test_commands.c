@@ -345,7 +345,7 @@ WORLD_TEST(a_dry_seal_names_the_size_that_is_opened) {
     char *pool = trained_pool(w, "dry");
     p = reef("seal", pool, "--dry-run", NULL);
     assert_int_equal(p.code, 0);
-    if (strstr(p.out, "would open generation 2 (3 x 3 experts in each PEER layer)") == NULL)
+    if (strstr(p.out, "would open generation 2 (4 x 4 experts in each PEER layer)") == NULL)
         fail_msg("%s", p.out);
     json_t *sealed = reef_json("seal", pool, NULL);
     assert_int_equal(integer(sealed, "opened.side"), TINY_SIDE);

@@ -103,9 +103,9 @@ FIXTURE_TEST(people_can_read_what_was_done) {
     char *other = path_in(c->directory, "other");
     answers(0, "nothing is damaged", "export", "pool", c->pool, other, NULL);
     answers(0,
-            "would join  as generation 1, ids 16 to 24 in each layer; generation 2 would be open",
+            "would join  as generation 1, ids 16 to 31 in each layer; generation 2 would be open",
             "import", c->copy, c->pool, "--dry-run", NULL);
-    answers(0, "imported    as generation 1, ids 16 to 24 in each layer; generation 2 is open",
+    answers(0, "imported    as generation 1, ids 16 to 31 in each layer; generation 2 is open",
             "import", c->copy, c->pool, NULL);
     answers(0, "nothing to import", "import", c->copy, c->pool, NULL);
 }
