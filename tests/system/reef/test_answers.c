@@ -40,7 +40,7 @@ static const answer ANSWERS[] = {
     {"score POOL ENGLISH --top 1", 0, "!\xe2\x80\xa6"},
     {"eval POOL ENGLISH", 0, " (0)"},
     // Experts.
-    {"experts POOL --top 3", 0, "3 of 25 experts"},
+    {"experts POOL --top 3", 0, "3 of 32 experts"},
     {"experts POOL --state sealed", 0, ".total=16"},
     {"experts POOL --generation 2", 66, "the pool has 0 to 1"},
     {"experts POOL --layer 1", 64, "no experts that are retrieved"},

@@ -194,7 +194,7 @@ WORLD_TEST(a_record_of_a_wrong_size_is_found_although_its_checksum_is_right) {
     assert_int_equal(integer(found, "damaged"), 1);
     const char *line = string(found, "damage.0");
     assert_non_null(
-        strstr(line, "flags (generation 1, layer 0, block 0) has 5 bytes instead of 9"));
+        strstr(line, "flags (generation 1, layer 0, block 0) has 5 bytes instead of 16"));
 }
 
 // ---- what helps ---------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ FIXTURE_TEST(windows_add_up_over_commits_and_boundaries) {
     close_pool(f);
     open_pool(f, 1); // what was counted is read back: the next delta is from there
     feed_kind(f, 1, (size_t)LIFELONG_BATCH * 4, 2);
-    must(reef_trainer_grow(f->trainer, 5, &why));
+    must(reef_trainer_grow(f->trainer, 8, &why));
     feed_kind(f, 1, (size_t)LIFELONG_BATCH * 4, 3);
     commit(f);
     assert_windows_add_up(f, 0);

@@ -236,7 +236,7 @@ static reef_commit live(lifelong *f, bool interrupted, size_t threads) {
     feed_kind(f, 1, 2000, 3);
     pause_here(f, interrupted, threads);
     feed_kind(f, 1, 2000, 4);
-    must(reef_trainer_grow(f->trainer, 6, &why));
+    must(reef_trainer_grow(f->trainer, 8, &why));
     pause_here(f, interrupted, threads);
     feed_kind(f, 1, 2000, 5);
     seal(f);

@@ -75,7 +75,7 @@ PLAIN_TEST(the_stream_alone_decides_where_kinds_begin) {
     static const struct run {
         const char *setting[2];
         size_t generation_count;
-    } RUNS[] = {{{"net_share", "0.5"}, 3}, {{"net_share", "0"}, 3}, {{"experts_max", "104"}, 2}};
+    } RUNS[] = {{{"net_share", "0.5"}, 3}, {{"net_share", "0"}, 3}, {{"experts_max", "144"}, 2}};
     enum { PART = 14000, TOTAL = 3 * PART };
     uint8_t stream[TOTAL];
     for (int kind = 0; kind < 3; kind++) lifelong_text(stream + kind * PART, PART, kind, 7);
@@ -232,7 +232,7 @@ LIFELONG_TEST(a_mark_ends_what_is_deferred_with_its_kind) {
 // ---- bounds -------------------------------------------------------------------------------------
 
 LIFELONG_TEST(no_more_experts_are_made_than_the_bound_allows) {
-    choose(&f->config, "experts_max", "125"); // 2 layers of 36, then 16
+    choose(&f->config, "experts_max", "200"); // 2 layers of 36, twice
     choose(&f->config, "boundary_mark", MARK);
     make_pool(f, 1);
     for (int kind = 0; kind < 4; kind++) {
@@ -240,13 +240,13 @@ LIFELONG_TEST(no_more_experts_are_made_than_the_bound_allows) {
         feed_line(f, "\n" MARK "\n");
     }
     assert_int_equal(f->trainer->network.generation_count, 2);
-    assert_int_equal(status_of(f).experts, 104);
+    assert_int_equal(status_of(f).experts, 144);
     assert_int_equal(times_said(f, "\"event\": \"full\""), 3);
-    assert_int_equal(times_said(f, "\"experts\": 104, \"experts_max\": 125"), 3);
+    assert_int_equal(times_said(f, "\"experts\": 144, \"experts_max\": 200"), 3);
     assert_int_equal(status_of(f).step, 80); // it continues to learn
-    must_fail(reef_trainer_seal(f->trainer, NULL, NULL, &why), REEF_ERR_FULL, "104 experts");
-    must_fail(reef_trainer_grow(f->trainer, 6, &why), REEF_ERR_FULL, "experts_max 125");
-    assert_int_equal(status_of(f).experts, 104);
+    must_fail(reef_trainer_seal(f->trainer, NULL, NULL, &why), REEF_ERR_FULL, "144 experts");
+    must_fail(reef_trainer_grow(f->trainer, 9, &why), REEF_ERR_FULL, "experts_max 200");
+    assert_int_equal(status_of(f).experts, 144);
 }
 
 LIFELONG_TEST(a_full_pool_learns_what_would_have_begun_a_kind) {

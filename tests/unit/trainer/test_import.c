@@ -60,10 +60,10 @@ FIXTURE_TEST(a_generation_of_another_pool_is_refused) {
 }
 
 FIXTURE_TEST(no_more_than_there_is_room_for) {
-    p->a->config.experts_max = 2 * (36 + 25 + 25);
+    p->a->config.experts_max = 2 * 3 * 36;
     start(p);
     learn(p->b, 2);
-    refused(p->b, p->a->store, 1, REEF_ERR_FULL, "experts_max 172");
+    refused(p->b, p->a->store, 1, REEF_ERR_FULL, "experts_max 216");
 }
 
 FIXTURE_TEST(only_what_is_sealed_is_extracted) {
@@ -93,7 +93,7 @@ FIXTURE_TEST(what_is_damaged_is_refused) {
         refused_at(p->b, p->other, REEF_ERR_CORRUPT, "");
         temp_dir_remove(p->other);
     }
-    static const uint8_t ones[25] = {1};
+    static const uint8_t ones[36] = {1};
     reef_commit last = last_commit(p->a);
     extract(p->a, 1, p->other);
     reef_store *store = pool_open(p->other, false, true);

@@ -80,7 +80,7 @@ FIXTURE_TEST(an_imported_generation_may_be_smaller_than_the_open_one) {
     open_again(p->b, 1);
     must(reef_trainer_grow(p->b->trainer, 70, &why)); // of several blocks
     reef_import import = import_one(p->b, p->one);
-    assert_int_equal(import.info.side, 3);
+    assert_int_equal(import.info.side, 6);
     assert_int_equal(generation_of(p->b, 2).side, 70);
     assert_memory_equal(generation_of(p->b, 1).root, import.info.root, REEF_HASH_BYTES);
     assert_true(same_logits(p->a->store, "1", p->b->store, "1", 1));
