@@ -483,26 +483,15 @@ static bool has_nan(size_t D, const float *x) {
     return any != 0;
 }
 
-static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *indices) {
-    candidates found;
-    // Many ties or a large K: the scalar kernel is exact for any input.
-    // All of a row reach any bound: to find one costs as much as to rank them.
-    if (K > BLOCK || !collect(D, row, K < D ? lower_bound(D, row, K) : -INFINITY, &found))
-        return reef_kernels_scalar.topk(D, row, K, scores, indices);
-    // NaN passes the bound, so it is among the candidates if there is one.
-    if (has_nan(found.count, found.scores)) return false;
-    if (found.count > COUNTED_MAX && found.count <= SORTED)
-        scatter_sorted(&found, K, scores, indices);
-    else
-        scatter_by_rank(&found, K, scores, indices);
-    return true;
-}
-
-// The best of more sums than are counted: 64 at a time are sorted, and the best 64 kept.
-static bool rank_sorted(
-    size_t count, const float *sums, const int32_t *places, size_t topk, uint32_t *positions) {
-    enum { MASK = 255 };
-    _Static_assert((int)RANK_PAIRS_MAX <= (int)MASK, "a key has room for each place");
+// The best K <= SORTED of more scores than are counted, in whole vectors, the best first: 64 at a
+// time are sorted, and the best 64 kept. False where keys, which lack the bits of `mask` for
+// places, do not tell which or in what order they are.
+static bool best_sorted(size_t count,
+                        const float *scores,
+                        int32_t mask,
+                        size_t K,
+                        float sorted[SORTED],
+                        int32_t order[SORTED]) {
     vec_int best[SORTED_VECS], more[SORTED_VECS];
     vec_int left_out = (vec_int)broadcast(0) + KEY_NONE;
     const vec_int lanes = lane_numbers();
@@ -512,23 +501,59 @@ static bool rank_sorted(
             const size_t at = first + i * VEC_FLOATS;
             const vec_int place = lanes + (int32_t)at;
             const vec_int none = place >= (int32_t)count;
-            vec_int these = at < count ? sort_keys(load(sums + at), place, MASK) : none;
+            vec_int these = at < count ? sort_keys(load(scores + at), place, mask) : none;
             keys[i] = (these & ~none) | (none & KEY_NONE);
         }
         sort_keys_64(keys);
         if (first > 0) left_out = vec_int_max(left_out, sort_keep_64(best, more));
     }
-    float sorted[SORTED];
-    int32_t order[SORTED];
     const size_t kept = count < SORTED ? count : SORTED;
-    if (!sort_scores(kept, best, MASK, sums, topk, sorted, order)) return false;
-    // Keys do not tell the last one from sums that were left out where these differ from it by less
-    // than the bits of places.
+    if (!sort_scores(kept, best, mask, scores, K, sorted, order)) return false;
+    // Keys do not tell the last one from scores that were left out where these differ from it by
+    // less than the bits of places.
     int32_t others[VEC_FLOATS], last;
     memcpy(others, &left_out, sizeof(others));
-    memcpy(&last, (const int32_t *)best + topk - 1, sizeof(last));
+    memcpy(&last, (const int32_t *)best + K - 1, sizeof(last));
     for (size_t i = 0; i < VEC_FLOATS; i++)
-        if ((others[i] | MASK) >= last) return false;
+        if ((others[i] | mask) >= last) return false;
+    return true;
+}
+
+// Of so few scores so many are wanted that a bound leaves most of them. False: see best_sorted.
+static bool topk_of_few(size_t D, const float *row, size_t K, float *scores, uint16_t *indices) {
+    enum { FEW = 1024 };
+    float sorted[SORTED];
+    int32_t order[SORTED];
+    if (K <= COUNTED_MAX || K > SORTED || D <= SORTED || D > FEW || D % VEC_FLOATS != 0)
+        return false;
+    if (!best_sorted(D, row, D <= FEW / 4 ? FEW / 4 - 1 : FEW - 1, K, sorted, order)) return false;
+    memcpy(scores, sorted, K * sizeof(*scores));
+    for (size_t k = 0; k < K; k++) indices[k] = (uint16_t)order[k];
+    return true;
+}
+
+static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *indices) {
+    candidates found;
+    if (has_nan(D, row)) return false;
+    if (topk_of_few(D, row, K, scores, indices)) return true;
+    // Many ties or a large K: the scalar kernel is exact for any input.
+    // All of a row reach any bound: to find one costs as much as to rank them.
+    if (K > BLOCK || !collect(D, row, K < D ? lower_bound(D, row, K) : -INFINITY, &found))
+        return reef_kernels_scalar.topk(D, row, K, scores, indices);
+    if (found.count > COUNTED_MAX && found.count <= SORTED)
+        scatter_sorted(&found, K, scores, indices);
+    else
+        scatter_by_rank(&found, K, scores, indices);
+    return true;
+}
+
+static bool rank_sorted(
+    size_t count, const float *sums, const int32_t *places, size_t topk, uint32_t *positions) {
+    enum { MASK = 255 };
+    _Static_assert((int)RANK_PAIRS_MAX <= (int)MASK, "a key has room for each place");
+    float sorted[SORTED];
+    int32_t order[SORTED];
+    if (!best_sorted(count, sums, MASK, topk, sorted, order)) return false;
     for (size_t k = 0; k < topk; k++) positions[k] = (uint32_t)places[order[k]];
     return true;
 }

@@ -628,6 +628,22 @@ PLAIN_TEST(topk_is_that_of_the_plain_kernel) {
     }
 }
 
+PLAIN_TEST(topk_of_a_row_that_is_a_few_times_as_long_is_that_of_the_plain_kernel) {
+    float row[1024], scores[64], expected_scores[64];
+    uint16_t indices[64], expected[64];
+    uint64_t seed = 4;
+    for (size_t D = 80; D <= 1024; D += D < 256 ? 16 : 128)
+        for (size_t K = 33; K <= 64; K++) {
+            draw_floats(&seed, D, row, -1, K % 3 == 0 ? -0.5f : 1);
+            assert_true(reef_kernels_scalar.topk(D, row, K, expected_scores, expected));
+            assert_true(reef_kernels()->topk(D, row, K, scores, indices));
+            assert_memory_equal(indices, expected, K * sizeof(*indices));
+            assert_memory_equal(scores, expected_scores, K * sizeof(*scores));
+            row[D - 1] = NAN;
+            assert_false(reef_kernels()->topk(D, row, K, scores, indices));
+        }
+}
+
 // Scores that differ in their last bits alone, of either sign, and zeros of either sign.
 static void draw_neighbours(uint64_t *seed, size_t D, float *row) {
     for (size_t d = 0; d < D; d++) {
