@@ -545,7 +545,7 @@ static bool may_query(const route *found, reef_http_request *request) {
     return !needs || reef_http_is_private(request) || reef_http_has_token(request);
 }
 
-// Only what is pushed is unpacked: elsewhere packed bytes would be taken for text.
+// Only pushed bodies are unpacked. Other routes would read packed bytes as text.
 static bool may_be_packed_so(const route *found, const reef_http_request *request) {
     reef_packing packing;
     return reef_http_packing(&packing, request) &&

@@ -7,8 +7,8 @@
 //
 // A message's value is its bytes, and a newline where it does not end in one. Of the messages that
 // are there the one with the lowest timestamp comes first, then that of the lowest partition; each
-// partition keeps its order. So what is given is a function of the topic, wherever it is begun
-// again, as far as it was there already.
+// partition keeps its order. So messages that were already in the topic always come in the same
+// order, whichever checkpoint reading continues from.
 //
 // No group is used: only the pool stores the read position, in checkpoints:
 //
@@ -107,7 +107,10 @@ void reef_kafka_close(reef_kafka *k); // accepts NULL
 /** Further ones are dropped until those there are were taken. */
 void reef_kafka_report(reef_kafka *k, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/** A turn begins: serve librdkafka's events; ask for partitions when that is due. Waits a second at most. */
+/**
+ * Begin a turn: serve librdkafka's events and ask for new partitions when that is due. Waits at most
+ * a second.
+ */
 void reef_kafka_serve(reef_kafka *k);
 /** The next message of a partition, which stays its own; NULL: none, or `waits` is set. */
 const rd_kafka_message_t *reef_kafka_peek(reef_kafka *k, size_t partition);

@@ -30,7 +30,7 @@ static reef_status on_check_spec(reef_input *input, const char *rest, reef_error
     reef_kafka_spec spec;
     reef_status status = reef_kafka_spec_parse(&spec, rest, err);
     if (status != REEF_OK) return status;
-    // How brokers are spoken to is no part of the name.
+    // The name leaves out ?config=: other credentials do not make another source.
     reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, input->spec,
                      strlen("kafka:") + spec.place_bytes);
     reef_kafka_spec_release(&spec);

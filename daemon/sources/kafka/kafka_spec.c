@@ -93,7 +93,7 @@ reef_status reef_kafka_spec_settings(const reef_kafka_spec *spec,
         {"enable.partition.eof", "true"},
         {"enable.auto.commit", "false"},
         {"auto.commit.enable", "false"},
-        {"auto.offset.reset", "error"},         // what is gone is counted, not skipped
+        {"auto.offset.reset", "error"},         // so that lost messages are counted
         {"queued.max.messages.kbytes", "2048"}, // of a partition
         {"queued.min.messages", "20000"},
         {"fetch.wait.max.ms", "200"},

@@ -144,7 +144,7 @@ static void find_offset(reef_kafka *k, size_t index) {
     } else if (p->next > high) {
         reef_kafka_report(k, "source_behind",
                           "'%.100s', partition %zu, ends at offset %" PRId64 ", but %" PRId64
-                          " was read: it was cut or made anew; what is added from here on is read",
+                          " was read: it was cut or recreated; reading continues at its end",
                           k->spec.topic, index, high, p->next);
         p->next = high;
     }

@@ -1,7 +1,7 @@
 // What clients and log shippers push, as lines; see push.h.
 //
 // Text is taken as it is, and so is a field called "text". Any other field, and the lines of Loki
-// and OpenTelemetry, are entries of a log: each becomes a line of entry_line.h, of the record alone.
+// and OpenTelemetry, are entries of a log: each becomes one line, as entry_line.h writes it.
 // A message that begins with a time of its own gets no other one before it.
 #include "push.h"
 
@@ -18,7 +18,7 @@
 #include <xxhash.h>
 
 #define ROOM_FIRST 4096
-#define TIME_MIN_MS INT64_C(946684800000) // 2000: what is before it has no year, or is no time
+#define TIME_MIN_MS INT64_C(946684800000) // the year 2000; no log is older
 #define JSON_FLAGS (JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL)
 #define COUNT(list) (sizeof(list) / sizeof(*(list)))
 
@@ -97,7 +97,7 @@ static reef_status parse_text(maker *m, const uint8_t *body, size_t bytes, reef_
 // ---- entries of a log ---------------------------------------------------------------------------
 
 // The first of these that is a time: those of systemd's journal, of OpenTelemetry, and the usual
-// ones. Seconds, milli-, micro- and nanoseconds since 1970 are told apart by their length.
+// ones. The number of digits tells seconds, milli-, micro- and nanoseconds since 1970 apart.
 static int64_t time_of(const json_t *record) {
     static const char *const NAMES[] = {"_SOURCE_REALTIME_TIMESTAMP",
                                         "__REALTIME_TIMESTAMP",

@@ -59,7 +59,7 @@ static reef_status unpack_gzip(unpacking *u, const uint8_t *body, size_t bytes, 
         else if (code == Z_MEM_ERROR)
             status = no_memory(err);
         else if (code != Z_OK && code != Z_STREAM_END)
-            status = reef_fail(err, REEF_ERR_INVALID, "the body is no gzip: %.100s",
+            status = reef_fail(err, REEF_ERR_INVALID, "the body is not valid gzip: %.100s",
                                z.msg != NULL ? z.msg : "damaged");
     }
     (void)inflateEnd(&z);

@@ -132,9 +132,9 @@ void reef_tail_report_failed(reef_tail *tail, const reef_tail_file *entry, int c
 //              mtime_ns, flags, name, begun_as], ...]}
 //
 // Hashes: 16 hexadecimal digits. flags is a string with n (add_newline), e (newline_added),
-// p (is_gzip), o (drained),
-// r (refused) and u (not judged, though bytes of it were passed over). `begun_as` is empty where it is the name. Bytes of the read pass are
-// those from `offset` to `pass_end` of each file, one file after another.
+// p (is_gzip), o (drained), r (refused) and u (not judged, though bytes of it were passed over).
+// `begun_as` is empty where it is the name. Bytes of the read pass are those from `offset` to
+// `pass_end` of each file, one file after another.
 
 static json_t *encode_file(const reef_tail_file *entry) {
     char prefix[17], seen[17], flags[7];
